@@ -66,11 +66,18 @@ set_tests_properties(packages_cuda_package packages_cuda_subdirectory PROPERTIES
 include(dependencies/tests.cmake)
 
 # Other projects' packages give the same bits.
-foreach(check IN ITEMS ml_dtypes gfloat interop)
-  set(driver $<TARGET_FILE:$<IF:$<STREQUAL:${check},interop>,interop_driver,scalar_driver>>)
-  ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} ${driver})
+set(ufp4_outside_checks ml_dtypes gfloat interop weights)
+if(UFP4_TEST_LEVEL STREQUAL nightly)
+  list(APPEND ufp4_outside_checks packers) # PyTorch, 5 GB
+endif()
+foreach(check IN LISTS ufp4_outside_checks)
+  set(driver scalar_driver)
+  if(check MATCHES "^(interop|weights|packers)$")
+    set(driver interop_driver)
+  endif()
+  ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} $<TARGET_FILE:${driver}>)
+  set_tests_properties(outside_${check} PROPERTIES RESOURCE_LOCK outside)
 endforeach()
-set_tests_properties(outside_ml_dtypes outside_gfloat outside_interop PROPERTIES RESOURCE_LOCK outside)
 
 # The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
 set(ufp4_python_checks tests first_steps sdist)

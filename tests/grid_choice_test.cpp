@@ -192,5 +192,5 @@ TEST_CASE("what cannot apply to several grids is rejected", "[grids]") {
   CHECK(bad([](format_spec& f) {
           f.outer = {}, f.scale = scale_kind::bf16;
           f.choice.count = 2, f.choice.grid[1] = f.grid, f.choice.factor[1] = 1;
-        }) == "quantize: bf16 and float scales have room for the choice of two grids only");
+        }) == "quantize: bf16 and float scales can store the choice of two grids only");
 }

@@ -73,6 +73,17 @@ int main() {
   more.read_rows(more.at("made.weight"), 999, matrix_view<float>(made, 1, 3));
   assert(made[2] == 2997);
 
+  const std::vector<std::uint8_t> codes(3 * 8 * 2 * 16, 0x22), powers(3 * 8 * 2, 128);  // of value 1, scale 2
+  interop::safetensors_writer stack;
+  stack.add("mlp.experts.up_blocks", interop::source_of(interop::number_type::u8, {3, 8, 2, 16}, codes.data()));
+  stack.add("mlp.experts.up_scales", interop::source_of(interop::number_type::u8, {3, 8, 2}, powers.data()));
+  stack.write("experts.safetensors");
+
+  interop::safetensors_reader experts("experts.safetensors");
+  const interop::stored_weight w = interop::find_weight(experts, "mlp.experts.up");  // w.shape, w.axis, w.slices()
+  any_quantized third = interop::read_slice(experts, w, 2);
+  assert(w.shape == (std::vector<std::uint64_t>{3, 64, 8}) && third.rows() == 8 && third.cols() == 64);
+
   interop::gguf_writer blocks;
   blocks.set_string("general.architecture", "llama");
   interop::add_quantized(blocks, "blk.0.ffn_up.weight", q);

@@ -41,6 +41,7 @@ struct conversion {
   std::vector<conversion_setting> settings;
   std::vector<converted_tensor> tensors;
   std::vector<std::string> notes;  ///< possible mistakes that are no errors, a message each
+  bool dry_run = false;            ///< nothing was written
 };
 
 namespace detail {
@@ -99,7 +100,8 @@ inline void print_table(std::ostream& out, const conversion& c) {
   for (const conversion_setting& s : c.settings) out << " " << s.key << " " << s.value << ";";
   const auto converted =
       std::count_if(c.tensors.begin(), c.tensors.end(), [](const auto& t) { return t.kept.empty(); });
-  out << " " << converted << " of " << c.tensors.size() << " tensors converted\n";
+  out << " " << converted << " of " << c.tensors.size()
+      << (c.dry_run ? " tensors would be converted; nothing was written\n" : " tensors converted\n");
 }
 
 namespace detail {
@@ -117,6 +119,7 @@ inline void print_json(std::ostream& out, const conversion& c) {
   out << "{\n  \"input\": " << whole_text(c.input) << ",\n  \"output\": " << whole_text(c.output);
   for (const conversion_setting& s : c.settings)
     out << ",\n  " << json_text(s.key) << ": " << (s.is_number ? s.value : json_text(s.value));
+  if (c.dry_run) out << ",\n  \"dry_run\": true";
   out << ",\n  \"tensors\": [";
   const char* separator = "\n";
   for (const converted_tensor& t : c.tensors) {

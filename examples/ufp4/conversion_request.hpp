@@ -15,7 +15,10 @@ namespace tool {
 struct conversion_request {
   std::string output;                        ///< its ending decides the kind of file; .safetensors is the default
   std::vector<std::string> chosen, skipped;  ///< patterns; an empty `chosen` is every tensor
-  std::function<void(std::size_t at, std::size_t of, const std::string& what)> progress;  ///< may throw to stop
+  bool dry_run = false;                      ///< report the sizes and write nothing
+  bool part_of_model = false;  ///< one of several files: patterns need not match, nor tensors be converted
+  /// Called with one of the tensors, what is done, and the part of it that is done; may throw to stop.
+  std::function<void(std::size_t at, std::size_t of, const std::string& what, double part)> progress;
 
   bool to_npy() const { return output.ends_with(".npy"); }
   bool to_gguf() const { return output.ends_with(".gguf"); }
@@ -28,11 +31,12 @@ class tensor_progress {
       : request_(&request), at_(at), of_(of), name_(ufp4::interop::printable(name)) {}
 
   void operator()() const {
-    if (request_->progress) request_->progress(at_ + 1, of_, name_);
+    if (request_->progress) request_->progress(at_ + 1, of_, name_, 0);
   }
   void operator()(std::uint64_t row, std::uint64_t rows) const {
     if (request_->progress)
-      request_->progress(at_ + 1, of_, name_ + ", row " + std::to_string(row) + " of " + std::to_string(rows));
+      request_->progress(at_ + 1, of_, name_ + ", row " + std::to_string(row) + " of " + std::to_string(rows),
+                         static_cast<double>(row) / static_cast<double>(rows));
   }
 
  private:

@@ -42,6 +42,8 @@ void take_common(const std::string& word, common::arguments& rest, ufp4::cpu::co
     c.request.chosen.push_back(rest.value(word));
   else if (word == "--skip")
     c.request.skipped.push_back(rest.value(word));
+  else if (word == "--dry-run")
+    c.request.dry_run = true;
   else if (word == "--threads")
     ctx.threads = static_cast<int>(rest.number(word, 0, 4096));
   else if (word == "--json")
@@ -64,7 +66,7 @@ int run_conversion(conversion_command<Request>& c, std::ostream& out, std::ostre
   if (c.json) common::check_writable(*c.json);
   const common::progress_line line;
   const common::interrupt stop;
-  c.request.progress = [&](std::size_t at, std::size_t of, const std::string& what) {
+  c.request.progress = [&](std::size_t at, std::size_t of, const std::string& what, double) {
     if (stop.seen()) throw detail::interrupted();
     line.step(at, of, what);
   };

@@ -17,11 +17,11 @@ inline constexpr const char* dequantize_help =
 
 usage: ufp4 dequantize FILE [OPTION]... -o OUT
 
-FILE is .safetensors, with weights in the layouts of compressed-tensors, Model Optimizer, torchao or ufp4, or .gguf
-with MXFP4 and NVFP4. Names, types and metadata tell which tensors are weights and in which format. A Hadamard
-transform that FILE records is undone. OUT ends in .safetensors or .gguf, which also get everything else of FILE, or in
-.npy for one weight. ggml's blocks that are not dequantized (other types than MXFP4 and NVFP4, weights that are not
-chosen) need .gguf: .safetensors has no type for them. FILE and any weight in it may be larger than memory. An existing
+FILE is .safetensors, with weights in the layouts of compressed-tensors, Model Optimizer, torchao, GPT-OSS or ufp4, of
+type F4, or of AWQ and GPTQ in 4 bits; or .gguf with MXFP4, NVFP4, Q4_0, Q4_1, Q4_K and IQ4_NL. Names, types and
+metadata tell which tensors are weights and in which format. A Hadamard transform that FILE records is undone. OUT ends in .safetensors or .gguf, which also get everything else of FILE, or in
+.npy for one weight. ggml's blocks that are not dequantized (other types, weights that are not chosen) need .gguf:
+.safetensors has no type for them. FILE and any weight in it may be larger than memory. An existing
 OUT is replaced when the new one is complete, and keeps its permissions. Configuration beside FILE (config.json,
 hf_quant_config.json, the index.json of a model in several files) is neither read nor written.
 
@@ -29,6 +29,9 @@ hf_quant_config.json, the index.json of a model in several files) is neither rea
   --to TYPE           f32 (default; exact), bf16 or f16, rounded to nearest; values beyond f16's range become infinities
   --tensor PATTERN    only weights of these names; may be repeated. * is any text, ? any character
   --skip PATTERN      leave weights of these names quantized; may be repeated
+  --gptq VERSION      how zero points of GPTQ are stored: 1 (gptq) or 2 (gptq_v2). Default: the checkpoint_format of
+                      quantize_config.json or config.json beside FILE, else 1
+  --dry-run           print the sizes and write nothing
   --threads N         0: all cores (default)
   --json [JSON]       the report as JSON, into a file; without JSON, or with -, on standard output instead of the
                       table. JSON must not end in .safetensors, .npy or .gguf
@@ -56,6 +59,9 @@ inline conversion_command<dequantize_request> parse_dequantize(common::arguments
     const std::string word = rest.next();
     if (word == "--to")
       c.request.to = plain_type_named(rest.value(word));
+    else if (word == "--gptq")
+      c.request.gptq =
+          rest.number(word, 1, 2) == 1 ? ufp4::interop::int4_layout::gptq : ufp4::interop::int4_layout::gptq_v2;
     else
       take_common(word, rest, c.request.ctx, c);
   }

@@ -32,6 +32,8 @@ what to look at
   --tensor PATTERN      the tensors with such a name (* is any text, ? any character); may be
                         repeated. Vectors are measured, as one row, only if selected this way
   --list                only types and shapes: reads the header and no tensor
+  --axis [PATTERN=]N    blocks along dimension N of the tensors of such names, counted from 0; without
+                        PATTERN of all tensors of three or more dimensions (default: the last)
   --rows N              at most N rows of a tensor, evenly spaced; 0 is all (default 0)
 
 what to measure
@@ -53,8 +55,9 @@ SQNR, 10 log10(sum x^2 / sum (q - x)^2), x being the input of quantization. +H: 
 amax: the largest magnitude. crest: amax / rms. atten.: sum x q / sum x^2, below 1 if rounding shrinks
 values; in a tensor's line that of the first format of -f (default nvfp4), without a transform. buckets:
 2^entropy of the values used, divided by their number. All rows are measured unless --rows is given; the
-file is read by rows and may be larger than memory. Tensors that quantize copies (other than two dimensions,
-other types than F32, F16 and BF16, rows shorter than a block) are marked, and not counted at the end.
+file is read by rows and may be larger than memory. Tensors that quantize copies (one dimension, other types
+than F32, F16 and BF16, rows shorter than a block) are marked, and not counted at the end. A tensor of three
+or more dimensions is the stack of its matrices; each has its own tensor scale.
 
 examples
   ufp4 inspect model.safetensors
@@ -70,6 +73,7 @@ struct inspect_options {
   std::string path;
   std::vector<std::string> patterns;
   measure_plan plan;
+  std::vector<axis_choice> axes;
   bool list = false;
   bool detail = false;
   std::optional<std::string> json;  ///< "-" is stdout
@@ -119,6 +123,8 @@ inline inspect_options parse_inspect(common::arguments& rest) {
     const std::string word = rest.next();
     if (word == "--tensor")
       o.patterns.push_back(rest.value(word));
+    else if (word == "--axis")
+      o.axes.push_back(parse_axis(rest.value(word)));
     else if (word == "--list")
       o.list = true;
     else if (word == "--rows")
@@ -153,7 +159,7 @@ inline std::string names_of_entries(const std::vector<file_entry>& entries) {
 
 /// The selected entries; file_error if a pattern matches none.
 inline std::vector<file_entry> chosen_entries(tensor_input& input, const inspect_options& o) {
-  std::vector<file_entry> entries = entries_of(input, !o.patterns.empty());
+  std::vector<file_entry> entries = entries_of(input, !o.patterns.empty(), o.axes);
   for (const std::string& pattern : o.patterns)
     if (std::none_of(entries.begin(), entries.end(), [&](const auto& e) { return matches(pattern, e.name); }))
       input.file().fail("has no tensor whose name is " + printable(pattern) + "; it has " + names_of_entries(entries));

@@ -1,7 +1,8 @@
 // ufp4 - the error of 4-bit formats on a matrix of a file, measured a few rows at a time.
 // SPDX-License-Identifier: Apache-2.0
-/// The numbers are those of analysis::measure on the whole matrix, bit for bit. Memory holds one chunk of rows. A
-/// matrix of several chunks is read twice: the first pass determines the amax, which formats with a tensor scale need.
+/// The numbers are those of analysis::measure on the whole matrix, bit for bit; of three or more dimensions each slice
+/// has its own tensor scale, as `ufp4 quantize` gives it. Memory holds one chunk of rows. A matrix of several chunks is
+/// read twice: the first pass determines the amax, which formats with a tensor scale need.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "format_list.hpp"
 #include "inspect_file.hpp"
 #include "random_transform.hpp"
+#include "row_chunks.hpp"
 
 namespace tool {
 
@@ -108,51 +110,61 @@ inline std::vector<trial> trials_of(const measure_plan& plan) {
   return trials;
 }
 
-/// The rows that are measured, a chunk at a time, in one buffer.
+/// The rows that are measured, a chunk of one slice at a time, in one buffer.
 class sampled_rows {
  public:
   sampled_rows(ufp4::interop::tensor_file& file, const file_entry& entry, const measure_plan& plan)
-      : file_(file), tensor_(entry.tensor) {
-    std::uint64_t rows = 1;
-    for (std::size_t i = 0; i + 1 < tensor_.shape.size(); ++i) rows *= tensor_.shape[i];
-    tensor_.shape = {rows, tensor_.shape.back()};
-    rows_ = plan.rows == 0 ? rows : std::min(rows, plan.rows);
+      : matrix_(file, entry.tensor, entry.axis), rows_(matrix_.rows()) {
+    if (plan.rows != 0) rows_ = std::min(rows_, plan.rows);
     // The measurement needs some memory per row, which matters for short rows.
     constexpr std::uint64_t most_rows = 1 << 16;
-    height_ = std::clamp<std::uint64_t>(plan.chunk_elements / cols(), 1, std::min(most_rows, rows_));
-    values_.resize(static_cast<std::size_t>(height_ * cols()));
+    const std::uint64_t height = std::clamp<std::uint64_t>(plan.chunk_elements / cols(), 1, std::min(most_rows, rows_));
+    for (std::uint64_t row = 0; row < rows_; row = std::min(row + height, end_of_slice(row))) begins_.push_back(row);
+    begins_.push_back(rows_);
+    values_.resize(static_cast<std::size_t>(height * cols()));
   }
 
   std::uint64_t rows() const { return rows_; }
-  std::uint64_t of_rows() const { return tensor_.shape[0]; }
-  std::uint64_t cols() const { return tensor_.shape[1]; }
-  std::uint64_t count() const { return (rows_ + height_ - 1) / height_; }
+  std::uint64_t of_rows() const { return matrix_.rows(); }
+  std::uint64_t cols() const { return matrix_.cols(); }
+  std::uint64_t count() const { return begins_.size() - 1; }
+  /// The slice of chunk i.
+  std::uint64_t slice(std::uint64_t i) const { return slice_of(begins_[static_cast<std::size_t>(i)]); }
 
   /// Chunk i; read from the file unless it is the one in memory.
   row_view read(std::uint64_t i) {
-    const std::uint64_t first = i * height_, height = std::min(height_, rows_ - first);
+    const std::uint64_t first = begins_[static_cast<std::size_t>(i)];
+    const auto height = static_cast<std::size_t>(begins_[static_cast<std::size_t>(i) + 1] - first);
     const auto width = static_cast<std::size_t>(cols());
     if (held_ != i) {
-      if (rows_ == of_rows()) {
-        file_.read_rows(tensor_, first,
-                        ufp4::matrix_view<float>{values_.data(), static_cast<std::size_t>(height), width});
-      } else {
+      if (rows_ == of_rows())
+        matrix_.read(first, ufp4::matrix_view<float>{values_.data(), height, width});
+      else
         for (std::size_t r = 0; r < height; ++r)
-          file_.read_rows(tensor_, row_index(first + r),
-                          ufp4::matrix_view<float>{values_.data() + r * width, 1, width});
-      }
+          matrix_.read(row_index(first + r), ufp4::matrix_view<float>{values_.data() + r * width, 1, width});
       held_ = i;
     }
-    return {values_.data(), static_cast<std::size_t>(height), width};
+    return {values_.data(), height, width};
   }
 
  private:
   /// floor(i * of / n) without the product, which may exceed 64 bits.
   std::uint64_t row_index(std::uint64_t i) const { return of_rows() / rows_ * i + of_rows() % rows_ * i / rows_; }
+  std::uint64_t slice_of(std::uint64_t row) const { return row_index(row) / matrix_.slice_rows(); }
 
-  ufp4::interop::tensor_file& file_;
-  stored_tensor tensor_;
-  std::uint64_t rows_ = 0, height_ = 0, held_ = (std::numeric_limits<std::uint64_t>::max)();
+  /// The first measured row that is in a later slice than `row`.
+  std::uint64_t end_of_slice(std::uint64_t row) const {
+    std::uint64_t low = row, high = rows_;  // low is in the slice, high is not
+    while (high - low > 1) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      (slice_of(middle) == slice_of(row) ? low : high) = middle;
+    }
+    return high;
+  }
+
+  matrix_rows matrix_;
+  std::uint64_t rows_, held_ = (std::numeric_limits<std::uint64_t>::max)();
+  std::vector<std::uint64_t> begins_;  // of the chunks, and the end of the last
   std::vector<float> values_;
 };
 
@@ -176,7 +188,7 @@ inline measured_matrix measure_matrix(ufp4::interop::tensor_file& file, const fi
   detail::sampled_rows chunks(file, entry, plan);
   std::vector<detail::trial> trials = detail::trials_of(plan);
   measured_matrix m{chunks.rows(), chunks.of_rows(), chunks.cols(), {}, {}};
-  detail::amax_by_length amax;
+  std::map<std::uint64_t, detail::amax_by_length> amax;  // by slice
   const auto total = static_cast<double>(chunks.count() * (trials.size() + 1));
   double done = 0;
   const auto step = [&] { progress(done++ / total); };
@@ -186,13 +198,13 @@ inline measured_matrix measure_matrix(ufp4::interop::tensor_file& file, const fi
     const detail::row_view x = chunks.read(i);
     for (std::size_t r = 0; r < x.rows(); ++r)
       for (std::size_t k = 0; k < x.cols(); ++k) m.values.add(x(r, k));
-    detail::raise(amax, trials, ctx, x);
+    detail::raise(amax[chunks.slice(i)], trials, ctx, x);
   }
   for (std::uint64_t i = 0; i < chunks.count(); ++i) {
     const detail::row_view x = chunks.read(i);
     for (detail::trial& t : trials) {
       step();
-      t.add(ctx, x, amax[t.transform.n]);
+      t.add(ctx, x, amax[chunks.slice(i)][t.transform.n]);
     }
   }
   for (const detail::trial& t : trials) m.outcomes.push_back({t.format, t.transform.n, t.sums.result()});

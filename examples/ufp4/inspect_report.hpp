@@ -81,6 +81,8 @@ inline std::string head_text(const file_entry& e, bool listed = false) {
   if (!plain) text += ", " + e.layout + " layout";
   if (e.hadamard != 1) text += ", after a Hadamard transform of " + std::to_string(e.hadamard);
   if (!plain || listed) return text;
+  if (e.shape.size() > 1 && e.axis + 1 != e.shape.size() && e.not_measured.empty())
+    text += ", along dimension " + std::to_string(e.axis);
   if (!e.not_measured.empty()) return text + ", not measured: " + e.not_measured;
   const std::string copied = why_copied(e);
   return copied.empty() ? text : text + ", quantize copies it: " + copied;

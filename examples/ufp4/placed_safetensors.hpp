@@ -75,9 +75,6 @@ class placed_safetensors {
     bytes([&](const void* data, std::size_t count) { write(which, std::exchange(at, at + count), data, count); });
   }
 
-  /// Size of a tensor.
-  std::uint64_t bytes_of(std::size_t which) const { return tensors_[which].entry.end - tensors_[which].entry.begin; }
-
   /// The file gets its name. file_error unless every byte was written.
   void finish() {
     if (file_->written() != size_)

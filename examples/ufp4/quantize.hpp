@@ -21,28 +21,34 @@ inline constexpr const char* quantize_help =
 usage: ufp4 quantize FILE -f FORMAT [OPTION]... -o OUT
 
 FILE is .safetensors, .npy (float32, float16 or bfloat16) or .gguf; OUT ends in .safetensors, or in .gguf for nvfp4 and
-mxfp4. Matrices (tensors of 2 dimensions) of F32, F16 and BF16 are quantized along their rows, if a row has at least one
-block. Everything else is copied, and the table gives the reason: also tensors of 3 dimensions (experts), FP8, and parts
-of weights that are already quantized; from .gguf to .gguf also ggml's other types. A FILE without any such matrix is
-copied with a note on standard error, since a model in several files may have one. FILE and any matrix in it may be
-larger than memory; a format with a tensor scale reads its matrices twice. Metadata are kept: from .gguf to .gguf all,
-else the strings; so a .gguf file has a general.architecture only if FILE has it. Configuration beside FILE
-(config.json, hf_quant_config.json, the index.json of a model in several files) is neither read nor written. An existing
-OUT is replaced when the new one is complete, and keeps its permissions. The SQNR of the table compares the input with
-the dequantized output, the transform undone.
+mxfp4. Matrices of F32, F16 and BF16 are quantized along their rows, if a row has at least one block. A tensor of more
+dimensions, such as experts, is the stack of its matrices: each index of the first dimension has its own tensor scale.
+It is quantized along its last dimension, or along another with --axis: the weights of convolutions, [out, in, height,
+width], with --axis 1. Everything else is copied, and the table gives the reason: also FP8, and parts of weights that
+are already quantized; from .gguf to .gguf also ggml's other types. A FILE with nothing to quantize is copied with a
+note on standard error, since a model in several files may have one. FILE and any tensor in it may be larger than
+memory; a format with a tensor scale reads its tensors twice. Metadata are kept: from .gguf to .gguf all, else the
+strings; so a .gguf file has a general.architecture only if FILE has it. Configuration beside FILE (config.json,
+hf_quant_config.json, the index.json of a model in several files) is neither read nor written. An existing OUT is
+replaced when the new one is complete, and keeps its permissions. The SQNR of the table compares the input with the
+dequantized output, the transform undone.
 
   -f, --format FORMAT     as `ufp4 formats` lists them
   -o, --output OUT
   --tensor PATTERN        quantize only tensors of these names; may be repeated. * is any text, ? any character. It is
                           an error if no tensor has such a name, or none of them can be quantized
   --skip PATTERN          copy tensors of these names; may be repeated. A note is printed if no tensor has such a name
+  --axis [PATTERN=]N      quantize tensors of such names along dimension N, counted from 0; without PATTERN all tensors of
+                          three or more dimensions; may be repeated, the last that matches counts (default: the last
+                          dimension)
   --rht N                 a random Hadamard transform of 16, 32, 64, 128 or 256 columns first; 0: none (default)
   --rounding HOW          nearest (default) or stochastic
   --seed S                of the transform's signs and of stochastic rounding (default 0)
-  --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors or modelopt (nvfp4
-                          and mxfp4, whole blocks, no --rht), or ufp4, which represents everything. Default:
-                          compressed_tensors if it can represent every matrix of FILE, else ufp4; give the layout
-                          for a model in several files, so that all get the same
+  --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors, modelopt or f4 (nvfp4
+                          and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which represents
+                          everything. Default: compressed_tensors if it can represent every weight of FILE, else ufp4;
+                          give the layout for a model in several files, so that all get the same
+  --dry-run               print the sizes and write nothing
   --threads N             0: all cores (default)
   --json [JSON]           the report as JSON, into a file; without JSON, or with -, on standard output instead of
                           the table. JSON must not end in .safetensors, .npy or .gguf
@@ -58,10 +64,12 @@ exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usa
 namespace detail {
 
 inline ufp4::interop::tensor_layout layout_named(const std::string& text) {
-  using ufp4::interop::tensor_layout;
-  for (const tensor_layout layout : {tensor_layout::compressed_tensors, tensor_layout::modelopt, tensor_layout::ufp4})
+  std::string names;
+  for (const ufp4::interop::tensor_layout layout : ufp4::interop::tensor_layouts) {
     if (text == name_of(layout)) return layout;
-  throw common::usage_error("--layout takes compressed_tensors, modelopt or ufp4, not " + printable(text));
+    names += (names.empty() ? "" : ", ") + std::string(name_of(layout));
+  }
+  throw common::usage_error("--layout takes one of " + names + ", not " + printable(text));
 }
 
 inline bool rounding_is_stochastic(const std::string& text) {
@@ -79,6 +87,8 @@ inline conversion_command<quantize_request> parse_quantize(common::arguments& re
     const std::string word = rest.next();
     if (word == "-f" || word == "--format")
       request.format = rest.value(word);
+    else if (word == "--axis")
+      request.axes.push_back(parse_axis(rest.value(word)));
     else if (word == "--rht")
       rht = transform_length(rest, word);
     else if (word == "--rounding")

@@ -1,9 +1,10 @@
 // ufp4 - a file of tensors becomes a file of quantized weights, in chunks of rows.
 // SPDX-License-Identifier: Apache-2.0
-/// | quantized | matrices of F32, F16 and BF16 with at least one block of columns                                     |
+/// | quantized | tensors of F32, F16 and BF16 of two or more dimensions, along the last or --axis, if that has a block |
 /// | copied    | everything else, and what the patterns leave out, unchanged                                          |
 /// | memory    | a chunk of rows with its intermediate results; the header                                            |
-/// | bits      | of ufp4::quantize on the whole matrix; stochastic rounding of tensor i draws from stream i           |
+/// | bits      | of ufp4::quantize on the whole matrix, or on each slice (matrix_rows) of three or more dimensions;   |
+/// |           | stochastic rounding of tensor i draws from stream i, at the place of a row among all rows of i       |
 /// | failure   | interop::file_error; the output is then unchanged                                                    |
 #pragma once
 
@@ -31,12 +32,31 @@ namespace detail {
 /// The settings of one tensor of the plan.
 inline quantize_settings settings_of(const quantize_request& request, std::size_t at) {
   quantize_settings with = request.with;
-  with.rounding.random_bits.stream = at;
+  with.rounding.random_bits.stream = request.first_stream + at;
   return with;
 }
 
-/// The rows of the report before anything is quantized.
-inline std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& plan, const quantize_request& request) {
+/// Bytes of codes, block scales and tensor scales of a weight in a .safetensors file.
+inline std::uint64_t weight_bytes(const planned_tensor& p, tensor_layout layout, const quantize_request& request) {
+  const auto t = ufp4::interop::tensors_of(request.spec, p.stored, request.with.transform, layout);
+  const auto bytes = [](number_type type, const std::vector<std::uint64_t>& shape) {
+    return ufp4::interop::byte_count(type, shape).value();
+  };
+  return bytes(t.codes_type, t.codes) + bytes(t.scales_type, t.scales) +
+         (request.spec.has_tensor_scale() ? bytes(number_type::f32, t.tensor_scale) : 0);
+}
+/// The same in a .gguf file.
+inline std::uint64_t weight_bytes(const planned_tensor& p, const ufp4::interop::ggml_block& block,
+                                  const quantize_request& request) {
+  const std::uint64_t scales = p.stored.size() < 3 ? 1 : p.stored[0];
+  return p.rows() * block.row_bytes(static_cast<std::size_t>(p.cols())) +
+         (request.spec.has_tensor_scale() ? 4 * scales : 0);
+}
+
+/// The rows of the report before anything is quantized, with the sizes that follow from the shapes.
+template <class Layout>
+std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& plan, const Layout& layout,
+                                      const quantize_request& request) {
   std::vector<converted_tensor> rows;
   for (const planned_tensor& p : plan) {
     converted_tensor& row = rows.emplace_back();
@@ -44,8 +64,11 @@ inline std::vector<converted_tensor> rows_of(const std::vector<planned_tensor>& 
     row.shape = p.from->shape;
     row.type = p.from->type_name;
     row.kept = p.kept;
-    if (p.kept.empty()) row.after = request.format;
     row.bytes_before = row.bytes_after = p.from->bytes;
+    if (!p.kept.empty()) continue;
+    row.after = request.format;
+    if (p.axis + 1 != p.stored.size()) row.after += " along dimension " + std::to_string(p.axis);
+    row.bytes_after = weight_bytes(p, layout, request);
   }
   return rows;
 }
@@ -72,48 +95,47 @@ class safetensors_output {
 
   written_numbers add_weight(const planned_tensor& p) {
     const ufp4::interop::quantized_names names = ufp4::interop::names_of(p.name, layout_);
-    const ufp4::format_spec& format = request_.spec;
-    const std::uint64_t rows = p.from->shape[0], cols = p.from->shape[1];
-    const std::uint64_t padded =
-        ufp4::detail::padded_length(static_cast<std::size_t>(cols), format.block, request_.with.transform);
+    const ufp4::transform_spec& transform = request_.with.transform;
+    const auto t = ufp4::interop::tensors_of(request_.spec, p.stored, transform, layout_);
     written_numbers numbers;
-    numbers.codes = out_.add(names.codes, number_type::u8, {rows, padded / 2});
-    numbers.scales = out_.add(
-        names.scales, ufp4::interop::scale_number(format.scale, layout_),
-        {ufp4::detail::scale_rows(static_cast<std::size_t>(rows), format.block), padded / request_.block_size()});
-    if (format.has_tensor_scale())
-      numbers.tensor_scale = out_.add(names.tensor_scale, number_type::f32,
-                                      std::vector<std::uint64_t>(layout_ == tensor_layout::modelopt ? 0 : 1, 1));
+    numbers.codes = out_.add(names.codes, t.codes_type, t.codes);
+    numbers.scales = out_.add(names.scales, t.scales_type, t.scales);
+    if (request_.spec.has_tensor_scale())
+      numbers.tensor_scale = out_.add(names.tensor_scale, number_type::f32, t.tensor_scale);
     if (layout_ == tensor_layout::ufp4)
-      out_.set_metadata(ufp4::interop::own_mark + p.name,
-                        ufp4::interop::format_text(format) + ufp4::interop::extent_text(cols, request_.with.transform));
+      out_.set_metadata(ufp4::interop::own_mark + p.name, ufp4::interop::format_text(request_.spec) +
+                                                              ufp4::interop::extent_text(p.cols(), transform) +
+                                                              ufp4::interop::axis_text(p.axis, p.stored.size()));
     return numbers;
   }
 
-  /// Codes and scales to their places, the tensor scale with the first chunk.
-  quantized_error write_weight(const written_numbers& numbers, ufp4::interop::tensor_file& file, const stored_tensor& t,
-                               std::size_t at, const tensor_progress& progress) {
+  /// Codes and scales to their places, the tensor scale with the first chunk of each slice.
+  quantized_error write_weight(const written_numbers& numbers, ufp4::interop::tensor_file& file,
+                               const planned_tensor& p, std::size_t at, const tensor_progress& progress) {
     const auto height = static_cast<std::size_t>(request_.spec.block.rows);
+    const std::size_t slice =
+        p.stored.size() < 3 ? static_cast<std::size_t>(p.rows()) : static_cast<std::size_t>(p.rows() / p.stored[0]);
     return quantize_rows(
-        file, t, request_.spec, settings_of(request_, at), progress,
+        file, *p.from, p.axis, request_.spec, settings_of(request_, at), progress,
         [&](std::size_t first, const ufp4::any_quantized_view& q) {
           const std::size_t strip = q.scale_bytes().size() / ufp4::detail::scale_rows(q.rows(), q.spec().block);
           out_.write(numbers.codes, std::uint64_t{first} * q.padded_cols() / 2, q.codes().data(), q.codes().size());
           out_.write(numbers.scales, std::uint64_t{first / height} * strip, q.scale_bytes().data(),
                      q.scale_bytes().size());
-          if (q.spec().has_tensor_scale() && first == 0) write_tensor_scale(numbers, file, t, q.tensor_scale());
+          if (q.spec().has_tensor_scale() && first % slice == 0)
+            write_tensor_scale(numbers, file, *p.from, first / slice, q.tensor_scale());
         });
   }
 
  private:
   void write_tensor_scale(const written_numbers& numbers, ufp4::interop::tensor_file& file, const stored_tensor& t,
-                          float factor) {
+                          std::size_t slice, float factor) {
     const bool divides = layout_ == tensor_layout::compressed_tensors;
     const float scale = divides ? ufp4::interop::divisor_of(factor) : factor;
     if (scale == 0)
       file.fail("tensor " + printable(t.name) + " has the tensor scale " + ufp4::detail::concat(factor) +
                 ", which is not the reciprocal of a float; --layout modelopt stores the scale itself");
-    out_.write(numbers.tensor_scale, 0, &scale, sizeof scale);
+    out_.write(numbers.tensor_scale, slice * sizeof scale, &scale, sizeof scale);
   }
 
   const quantize_request& request_;
@@ -140,25 +162,25 @@ inline void write_safetensors(tensor_input& in, const std::vector<planned_tensor
       out.write(numbers[i].codes, bytes_of(in.file(), *p.from, progress));
       continue;
     }
-    note(rows[i], output.write_weight(numbers[i], in.file(), *p.from, i, progress));
-    rows[i].bytes_after =
-        out.bytes_of(numbers[i].codes) + out.bytes_of(numbers[i].scales) + (request.spec.has_tensor_scale() ? 4 : 0);
+    note(rows[i], output.write_weight(numbers[i], in.file(), p, i, progress));
   }
   out.finish();
 }
 
-/// One matrix as ggml's blocks, and its tensor scale, which is known once the blocks are written.
+/// One weight as ggml's blocks, and its tensor scales, which are known once the blocks are written.
 inline void add_blocks(ufp4::interop::gguf_writer& out, tensor_input& in, const planned_tensor& p,
                        const quantize_request& request, std::size_t at, const tensor_progress& progress,
                        const ufp4::interop::ggml_block& block, converted_tensor& row) {
-  const std::size_t row_bytes = block.row_bytes(static_cast<std::size_t>(p.from->shape[1]));
-  row.bytes_after = p.from->shape[0] * row_bytes + (request.spec.has_tensor_scale() ? 4 : 0);
-  const auto tensor_scale = std::make_shared<float>(1.0f);
-  out.add(p.name, {block.type, p.from->shape, [=, &in, &p, &request, &row](const ufp4::interop::byte_sink& sink) {
+  const std::size_t row_bytes = block.row_bytes(static_cast<std::size_t>(p.cols()));
+  const auto slices = static_cast<std::size_t>(p.stored.size() < 3 ? 1 : p.stored[0]);
+  const auto slice = static_cast<std::size_t>(p.rows()) / slices;
+  const auto scales = std::make_shared<std::vector<float>>(slices, 1.0f);
+  out.add(p.name, {block.type, p.stored, [=, &in, &p, &request, &row](const ufp4::interop::byte_sink& sink) {
                      std::vector<std::uint8_t> blocks(row_bytes);
-                     note(row, quantize_rows(in.file(), *p.from, request.spec, settings_of(request, at), progress,
-                                             [&](std::size_t, const ufp4::any_quantized_view& q) {
-                                               *tensor_scale = q.tensor_scale();
+                     note(row, quantize_rows(in.file(), *p.from, p.axis, request.spec, settings_of(request, at),
+                                             progress, [&](std::size_t first, const ufp4::any_quantized_view& q) {
+                                               if (request.spec.has_tensor_scale())
+                                                 (*scales)[first / slice] = q.tensor_scale();
                                                for (std::size_t i = 0; i < q.rows(); ++i) {
                                                  ufp4::interop::to_ggml_row(q, i, blocks.data());
                                                  sink(blocks.data(), blocks.size());
@@ -167,8 +189,8 @@ inline void add_blocks(ufp4::interop::gguf_writer& out, tensor_input& in, const 
                    }});
   if (request.spec.has_tensor_scale())
     out.add(ufp4::interop::ggml_scale_name(p.name),
-            {number_type::f32, {1}, [tensor_scale](const ufp4::interop::byte_sink& sink) {
-               sink(tensor_scale.get(), sizeof *tensor_scale);
+            {number_type::f32, {slices}, [scales](const ufp4::interop::byte_sink& sink) {
+               sink(scales->data(), scales->size() * sizeof(float));
              }});
 }
 
@@ -204,21 +226,23 @@ inline void note_settings(const quantize_request& request, const std::string& la
 
 }  // namespace detail
 
-/// Quantizes what the request selects of `in` into request.output, which is written only if all of it can be.
+/// Quantizes what the request selects of `in` into request.output, which is written only if all of it can be; with
+/// request.dry_run only reports the sizes.
 inline conversion quantize_file(tensor_input& in, const quantize_request& request) {
-  conversion report{in.file().path(), request.output, {}, {}, {}};
+  conversion report{in.file().path(), request.output, {}, {}, {}, request.dry_run};
   const std::vector<detail::planned_tensor> plan = detail::plan_of(in, request);
   report.notes = detail::notes_of(in, plan, request);
-  report.tensors = detail::rows_of(plan, request);
   if (request.to_gguf()) {
     const ufp4::interop::ggml_block& block = detail::ggml_block_for(plan, request);
+    report.tensors = detail::rows_of(plan, block, request);
     detail::note_settings(request, "gguf", report);
-    detail::write_gguf(in, plan, block, request, report.tensors);
+    if (!request.dry_run) detail::write_gguf(in, plan, block, request, report.tensors);
     return report;
   }
   const ufp4::interop::tensor_layout layout = detail::layout_for(plan, request);
+  report.tensors = detail::rows_of(plan, layout, request);
   detail::note_settings(request, name_of(layout), report);
-  detail::write_safetensors(in, plan, layout, request, report.tensors);
+  if (!request.dry_run) detail::write_safetensors(in, plan, layout, request, report.tensors);
   return report;
 }
 

@@ -59,44 +59,90 @@ void add_error(const ufp4::cpu::context& ctx, const ufp4::matrix_view<const T>& 
 
 }  // namespace detail
 
-/// emit(first row, any_quantized_view) for each chunk of a matrix of F32, F16 or BF16. A format with a tensor scale
-/// reads the matrix twice; every view has the tensor scale of the whole matrix.
-template <class Emit>
-quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t,
-                              const ufp4::format_spec& format, const quantize_settings& with,
-                              const row_progress& progress, Emit emit) {
-  const auto height = static_cast<std::size_t>(format.block.rows);
-  const auto rows = static_cast<std::size_t>(t.shape[0]), cols = static_cast<std::size_t>(t.shape[1]);
-  const std::size_t at_once = rows_at_once(rows, cols, height, with.chunk);
-  const std::uint64_t to_do = std::uint64_t{rows} * (format.has_tensor_scale() ? 2 : 1);
+namespace detail {
 
-  ufp4::tensor_amax global_amax;
-  if (format.has_tensor_scale())
-    for_chunks(file, t, at_once, [&](std::size_t first, const auto& x) {
-      global_amax.value = (std::max)(global_amax.value, ufp4::amax(with.ctx, x, with.transform).value);
-      progress(first + x.rows(), to_do);
-    });
+/// One matrix that is quantized in the type T in which it is stored, slice by slice.
+template <class T, class Emit>
+class rows_quantizer {
+ public:
+  rows_quantizer(matrix_rows& matrix, const ufp4::format_spec& format, const quantize_settings& with,
+                 const row_progress& progress, Emit& emit)
+      : matrix_(matrix),
+        format_(format),
+        with_(with),
+        progress_(progress),
+        emit_(emit),
+        slice_(static_cast<std::size_t>(format.has_tensor_scale() ? matrix.slice_rows() : matrix.rows())),
+        at_once_(rows_at_once(slice_, matrix.cols(), static_cast<std::size_t>(format.block.rows), with.chunk)),
+        to_do_(matrix.rows() * (format.has_tensor_scale() ? 2 : 1)),
+        memory_(format, at_once_, static_cast<std::size_t>(matrix.cols()), with.transform) {}
 
-  quantized_error sums;
-  ufp4::any_quantized memory(format, at_once, cols, with.transform);
-  std::vector<float> restored;
-  for_chunks(file, t, at_once, [&](std::size_t first, const auto& x) {
+  quantized_error run() {
+    const auto rows = static_cast<std::size_t>(matrix_.rows());
+    for (std::size_t begin = 0; begin < rows; begin += slice_) {
+      const ufp4::tensor_amax global_amax{format_.has_tensor_scale() ? amax_of(begin) : 0};
+      const auto quantize = [&](std::size_t first, const auto& x) { quantize_chunk(first, x, global_amax); };
+      for_chunks(matrix_, begin, begin + slice_, at_once_, values_, quantize);
+    }
+    return sums_;
+  }
+
+ private:
+  float amax_of(std::size_t begin) {
+    float amax = 0;
+    const auto raise = [&](std::size_t, const auto& x) {
+      amax = (std::max)(amax, ufp4::amax(with_.ctx, x, with_.transform).value);
+      progress_(done_ += x.rows(), to_do_);
+    };
+    for_chunks(matrix_, begin, begin + slice_, at_once_, values_, raise);
+    return amax;
+  }
+
+  void quantize_chunk(std::size_t first, const ufp4::matrix_view<const T>& x, const ufp4::tensor_amax& global_amax) {
     ufp4::quantize_report seen;
-    const ufp4::quantized_size size = ufp4::storage_size(format, x.rows(), cols, with.transform);
+    const ufp4::quantized_size size = ufp4::storage_size(format_, x.rows(), x.cols(), with_.transform);
     const auto quantized = [&](const auto&... amax) {
       return ufp4::quantize_into(
-          with.ctx, format, x, {memory.codes().first(size.codes), memory.scale_bytes().first(size.scales)},
-          with.transform, with.rounding, ufp4::shard{first, 0, cols}, ufp4::count_into{seen}, amax...);
+          with_.ctx, format_, x, {memory_.codes().first(size.codes), memory_.scale_bytes().first(size.scales)},
+          with_.transform, with_.rounding, ufp4::shard{first, 0, x.cols()}, ufp4::count_into{seen}, amax...);
     };
-    const ufp4::any_quantized_view q = format.has_tensor_scale() ? quantized(global_amax) : quantized();
-    emit(first, q);
-    detail::add_error(with.ctx, x, q, restored, sums);
-    sums.blocks += size.scales / static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
-    sums.nonfinite_blocks += seen.nonfinite_blocks;
-    sums.underflowed_blocks += seen.underflowed_scales;
-    progress(to_do - rows + first + x.rows(), to_do);
-  });
-  return sums;
+    const ufp4::any_quantized_view q = format_.has_tensor_scale() ? quantized(global_amax) : quantized();
+    emit_(first, q);
+    add_error(with_.ctx, x, q, restored_, sums_);
+    sums_.blocks += size.scales / static_cast<std::size_t>(ufp4::detail::scale_bytes(format_.scale));
+    sums_.nonfinite_blocks += seen.nonfinite_blocks;
+    sums_.underflowed_blocks += seen.underflowed_scales;
+    progress_(done_ += x.rows(), to_do_);
+  }
+
+  matrix_rows& matrix_;
+  const ufp4::format_spec& format_;
+  const quantize_settings& with_;
+  const row_progress& progress_;
+  Emit& emit_;
+  std::size_t slice_, at_once_;  // rows that share a tensor scale; rows in memory
+  std::uint64_t to_do_, done_ = 0;
+  ufp4::any_quantized memory_;
+  std::vector<T> values_;
+  std::vector<float> restored_;
+  quantized_error sums_;
+};
+
+}  // namespace detail
+
+/// emit(first row, any_quantized_view) for each chunk of a matrix of F32, F16 or BF16. A format with a tensor scale
+/// reads each slice twice; every view has the tensor scale of its slice.
+template <class Emit>
+quantized_error quantize_rows(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t, std::size_t axis,
+                              const ufp4::format_spec& format, const quantize_settings& with,
+                              const row_progress& progress, Emit emit) {
+  using ufp4::interop::number_type;
+  matrix_rows matrix(file, t, axis);
+  if (t.type == number_type::bf16)
+    return detail::rows_quantizer<ufp4::bf16, Emit>(matrix, format, with, progress, emit).run();
+  if (t.type == number_type::f16)
+    return detail::rows_quantizer<ufp4::fp16, Emit>(matrix, format, with, progress, emit).run();
+  return detail::rows_quantizer<float, Emit>(matrix, format, with, progress, emit).run();
 }
 
 }  // namespace tool

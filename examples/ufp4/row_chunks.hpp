@@ -23,33 +23,91 @@ inline std::size_t rows_at_once(std::uint64_t rows, std::uint64_t cols, std::siz
   return static_cast<std::size_t>((std::min)(rows, (std::max<std::uint64_t>)(fit, height)));
 }
 
-namespace detail {
+/// A stored tensor as a matrix: the dimension `axis` is the columns, the others in their order are the rows. Slices, of
+/// three or more dimensions, are the indices of the first of the others.
+class matrix_rows {
+ public:
+  /// Requires at least one dimension, no extent of 0, and a plain number type.
+  matrix_rows(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t, std::size_t axis)
+      : file_(file), tensor_(t), cols_(t.shape[axis]) {
+    for (std::size_t i = 0; i < t.shape.size(); ++i)
+      if (i != axis) (i < axis ? outer_ : inner_) *= t.shape[i];
+    slices_ = t.shape.size() < 3 ? 1 : t.shape[axis == 0 ? 1 : 0];
+    if (t.shape.size() == 2 && axis == 0) {
+      tensor_ = ufp4::interop::transpose(t);
+    } else if (inner_ == 1) {
+      tensor_.shape = {outer_, cols_};
+    } else {
+      return;
+    }
+    is_matrix_ = true;
+  }
 
+  std::uint64_t rows() const { return outer_ * inner_; }
+  std::uint64_t cols() const { return cols_; }
+  std::uint64_t slices() const { return slices_; }
+  std::uint64_t slice_rows() const { return rows() / slices_; }
+
+  /// Rows from `first` on, as many as `out` has, rounded to its type; `out` is contiguous.
+  template <class T>
+  void read(std::uint64_t first, const ufp4::matrix_view<T>& out) {
+    if (!is_matrix_) return read_strided(first, out);
+    if (tensor_.column_major || tensor_.type != ufp4::interop::number_type_of<T>())
+      return file_.read_rows(tensor_, first, out);
+    file_.read_bytes(tensor_, first * cols_ * sizeof(T), out.data(), out.rows() * out.cols() * sizeof(T));
+  }
+
+ private:
+  /// Row (o, s) of the matrix has its element k at (o * cols + k) * inner + s of the tensor.
+  template <class T>
+  void read_strided(std::uint64_t first, const ufp4::matrix_view<T>& out) {
+    for (std::uint64_t row = 0; row < out.rows();) {
+      const std::uint64_t s = (first + row) % inner_, count = (std::min)(inner_ - s, out.rows() - row);
+      const std::uint64_t begin = (first + row) / inner_ * cols_ * inner_ + s;
+      if (count == inner_) {
+        read_run(begin, cols_ * inner_);
+        for (std::uint64_t k = 0; k < cols_; ++k) place(out, row, count, k, k * inner_);
+      } else {
+        for (std::uint64_t k = 0; k < cols_; ++k) {
+          read_run(begin + k * inner_, count);
+          place(out, row, count, k, 0);
+        }
+      }
+      row += count;
+    }
+  }
+
+  std::size_t width() const { return static_cast<std::size_t>(ufp4::interop::byte_count(tensor_.type, {}).value()); }
+  void read_run(std::uint64_t begin, std::uint64_t count) {
+    bytes_.resize(static_cast<std::size_t>(count) * width());
+    file_.read_bytes(tensor_, begin * width(), bytes_.data(), bytes_.size());
+  }
+  template <class T>
+  void place(const ufp4::matrix_view<T>& out, std::uint64_t row, std::uint64_t count, std::uint64_t k,
+             std::uint64_t at) const {
+    for (std::size_t i = 0; i < count; ++i)
+      out(static_cast<std::size_t>(row) + i, static_cast<std::size_t>(k)) = ufp4::round_to<T>(
+          ufp4::interop::decode_number(tensor_.type, bytes_.data() + (static_cast<std::size_t>(at) + i) * width()));
+  }
+
+  ufp4::interop::tensor_file& file_;
+  ufp4::interop::stored_tensor tensor_;
+  std::uint64_t outer_ = 1, inner_ = 1, cols_, slices_ = 1;
+  bool is_matrix_ = false;  ///< tensor_ is the matrix itself
+  std::vector<unsigned char> bytes_;
+};
+
+/// visit(first row, matrix_view<const T>) over rows begin .. end - 1, from top to bottom, at most `at_once` at a time.
 template <class T, class Visit>
-void for_typed_chunks(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t, std::size_t at_once,
-                      Visit& visit) {
-  const auto rows = static_cast<std::size_t>(t.shape[0]), cols = static_cast<std::size_t>(t.shape[1]);
-  std::vector<T> memory(at_once * cols);
-  for (std::size_t first = 0; first < rows; first += at_once) {
-    const std::size_t count = (std::min)(at_once, rows - first);
-    if (t.column_major)
-      file.read_rows(t, first, ufp4::matrix_view<T>(memory.data(), count, cols));
-    else
-      file.read_bytes(t, std::uint64_t{first} * cols * sizeof(T), memory.data(), count * cols * sizeof(T));
+void for_chunks(matrix_rows& matrix, std::size_t begin, std::size_t end, std::size_t at_once, std::vector<T>& memory,
+                Visit& visit) {
+  const auto cols = static_cast<std::size_t>(matrix.cols());
+  memory.resize(at_once * cols);
+  for (std::size_t first = begin; first < end; first += at_once) {
+    const std::size_t count = (std::min)(at_once, end - first);
+    matrix.read(first, ufp4::matrix_view<T>(memory.data(), count, cols));
     visit(first, ufp4::matrix_view<const T>(memory.data(), count, cols));
   }
-}
-
-}  // namespace detail
-
-/// visit(first row, matrix_view of float, bf16 or fp16) over a matrix of F32, BF16 or F16, from top to bottom.
-template <class Visit>
-void for_chunks(ufp4::interop::tensor_file& file, const ufp4::interop::stored_tensor& t, std::size_t at_once,
-                Visit visit) {
-  using ufp4::interop::number_type;
-  if (t.type == number_type::bf16) return detail::for_typed_chunks<ufp4::bf16>(file, t, at_once, visit);
-  if (t.type == number_type::f16) return detail::for_typed_chunks<ufp4::fp16>(file, t, at_once, visit);
-  detail::for_typed_chunks<float>(file, t, at_once, visit);
 }
 
 /// The bytes of a tensor, unchanged, in pieces; `progress` is called before each piece.

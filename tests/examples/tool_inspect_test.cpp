@@ -491,7 +491,7 @@ TEST_CASE("what quantize copies is marked and not counted", "[inspect]") {
   const auto values = some_values(4 * 32);
   const std::string ones(128, '\x38');  // 1.0 in e4m3; a source reads it when the file is written
   ufp4::interop::safetensors_writer file;
-  file.add("a.cube", ufp4::interop::source_of(number_type::f32, {2, 2, 32}, values.data()));
+  file.add("a.cube", ufp4::interop::source_of(number_type::f32, {2, 16, 4}, values.data()));
   file.add("b.fp8", ufp4::interop::source_of(number_type::f8_e4m3, {4, 32}, ones.data()));
   file.add("c.narrow", ufp4::interop::source_of(number_type::f32, {8, 8}, values.data()));
   file.add("d.between", ufp4::interop::source_of(number_type::f32, {4, 24}, values.data()));
@@ -499,12 +499,14 @@ TEST_CASE("what quantize copies is marked and not counted", "[inspect]") {
   const std::string path = support::scratch() / "copied.safetensors";
   file.write(path);
   const std::string text = inspected({path, "-f", "nvfp4,mxfp4", "--rht", "0"}), json = inspected({path, "--json"});
-  CHECK(count(text, "\na.cube  F32 2 x 2 x 32, quantize copies it: has 3 dimensions\n") == 1);
+  CHECK(count(text,
+              "\na.cube  F32 2 x 16 x 4, quantize copies it: 4 elements along dimension 2 are fewer than a block of "
+              "16 (see --axis)\n") == 1);
   CHECK(count(text, "\nb.fp8  F8_E4M3 4 x 32, quantize copies it: is not F32, F16 or BF16\n") == 1);
   CHECK(count(text, "\nc.narrow  F32 8 x 8, quantize copies it: 8 columns are fewer than a block of 16\n") == 1);
   CHECK(count(text, "\nd.between  F32 4 x 24\n") == 1);
   CHECK(count(text, "  4.25 bits  mxfp4 1\n  4.5 bits   nvfp4 2\n") == 1);  // blocks of 32 do not fit into 24 columns
-  CHECK(count(json, "\"copied\": \"has 3 dimensions\"") == 1);
+  CHECK(count(json, "\"copied\": \"4 elements along dimension 2 are fewer") == 1);
   CHECK(count(json, "\"copied\": null") == 2);
 }
 

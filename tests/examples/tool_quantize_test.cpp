@@ -25,9 +25,10 @@
 #include "support/files.hpp"
 #include "support/formats.hpp"
 #include "support/seed.hpp"
+#include "support/tool_commands.hpp"
 
 using namespace ufp4;
-using support::scratch;
+using support::contains, support::dequantize_with, support::finished, support::quantize_with, support::scratch;
 using namespace std::string_literals;
 
 namespace {
@@ -152,37 +153,6 @@ using squares =
 
 using presets = support::presets_and<squares<nvfp4>, squares<mxint4>, squares<e1m2_f32>>;
 
-/// Runs a command as the program does, without the program.
-struct finished {
-  std::string out, rejected;
-  bool usage = false;
-  std::string notes;  ///< on standard error
-};
-template <class Command>
-finished run(Command command, std::vector<std::string> words) {
-  std::vector<const char*> values{"ufp4"};
-  for (const std::string& word : words) values.push_back(word.c_str());
-  common::arguments rest(static_cast<int>(values.size()), values.data(), "-");
-  std::ostringstream out, err;
-  int status = 0;
-  try {
-    status = command(rest, out, err);
-  } catch (const common::usage_error& e) {
-    return {out.str(), e.what(), true, {}};
-  } catch (const interop::file_error& e) {
-    return {out.str(), e.what(), false, {}};
-  }
-  CHECK(status == 0);
-  return {out.str(), {}, false, err.str()};
-}
-finished quantize_with(std::vector<std::string> words) { return run(tool::quantize, std::move(words)); }
-finished dequantize_with(std::vector<std::string> words) { return run(tool::dequantize, std::move(words)); }
-
-bool contains(const std::string& message, const std::string& part) {
-  UNSCOPED_INFO(message);
-  return message.find(part) != std::string::npos;
-}
-
 std::string good_file(std::size_t rows = 40, std::size_t cols = 64) {
   return file_of(some_values<float>(rows, cols), rows, cols);
 }
@@ -292,7 +262,7 @@ TEST_CASE(
   writer.add("up", some(number_type::f32, {4, 64}));
   writer.add("lm_head", some(number_type::f32, {4, 64}));
   writer.add("narrow", some(number_type::f16, {8, 15}));
-  writer.add("cube", some(number_type::f32, {2, 2, 16}));
+  writer.add("cube", some(number_type::f32, {2, 8, 4}));
   writer.add("empty", some(number_type::f32, {0, 64}));
   writer.add("wide", some(number_type::f64, {2, 16}));
   writer.add("scalar", some(number_type::f32, {}));
@@ -300,9 +270,10 @@ TEST_CASE(
   writer.write(in);
   const finished done = quantize_with({in, "-f", "nvfp4", "--skip", "lm_*", "-o", out});
   REQUIRE(done.rejected.empty());
-  for (const char* line : {"copied: by --skip", "copied: 15 columns are fewer than a block of 16",
-                           "copied: has 3 dimensions", "copied: is empty", "copied: is not F32, F16 or BF16",
-                           "copied: has 0 dimensions", "F32 to nvfp4", "1 of 7 tensors converted"})
+  for (const char* line :
+       {"copied: by --skip", "copied: 15 columns are fewer than a block of 16",
+        "copied: 4 elements along dimension 2 are fewer than a block of 16", "copied: is empty",
+        "copied: is not F32, F16 or BF16", "copied: has 0 dimensions", "F32 to nvfp4", "1 of 7 tensors converted"})
     CHECK(contains(done.out, line));
   interop::safetensors_reader before(in), after(out);
   for (const char* name : {"lm_head", "narrow", "cube", "empty", "wide", "scalar"}) {
@@ -856,7 +827,7 @@ TEST_CASE("quantizing calls the progress function for every tensor before it wri
     request.spec = spec_of<nvfp4>;
     request.skipped = {"*"};
     std::vector<bool> there;
-    request.progress = [&](std::size_t, std::size_t, const std::string&) {
+    request.progress = [&](std::size_t, std::size_t, const std::string&, double) {
       there.push_back(std::filesystem::exists(out + ".tmp"));
       if (there.size() == 2) throw std::runtime_error("enough");
     };
@@ -981,7 +952,7 @@ std::string gguf_with(std::uint32_t id, const std::string& blocks) {
   interop::gguf_writer writer;
   writer.set_string("general.architecture", "llama");
   interop::stored_tensor like;
-  like.type_name = "Q4_K";
+  like.type_name = "Q6_K";
   like.shape = {256};
   writer.add_copy("blocks", like, [&](const interop::byte_sink& sink) { sink(blocks.data(), blocks.size()); });
   interop::add_quantized(writer, "up", mx);
@@ -1004,7 +975,7 @@ std::string gguf_with(std::uint32_t id, const std::string& blocks) {
 }  // namespace
 
 TEST_CASE("ggml's other blocks are copied from .gguf to .gguf, and experts in MXFP4 are dequantized", "[tool]") {
-  const std::string blocks = std::string(144, '\x5a'), in = gguf_with(12, blocks);
+  const std::string blocks = std::string(210, '\x5a'), in = gguf_with(14, blocks);
   const std::string out = scratch() / "odd_out.gguf", plain = scratch() / "odd_plain.safetensors";
   const std::vector<float> x = some_values<float>(6, 64);
   const matrix_view<const float> view(x.data(), 6, 64);
@@ -1012,7 +983,7 @@ TEST_CASE("ggml's other blocks are copied from .gguf to .gguf, and experts in MX
 
   REQUIRE(quantize_with({in, "-f", "nvfp4", "-o", out}).rejected.empty());
   interop::gguf_reader quantized(out);
-  CHECK(quantized.at("blocks").type_name == "Q4_K");
+  CHECK(quantized.at("blocks").type_name == "Q6_K");
   CHECK(raw(quantized, "blocks") == blocks);
   CHECK(interop::read_quantized<nvfp4>(quantized, "matrix") == ufp4::quantize<nvfp4>(view));
 
@@ -1030,13 +1001,13 @@ TEST_CASE("ggml's other blocks are copied from .gguf to .gguf, and experts in MX
   CHECK(file.strings().at("general.architecture") == "llama");
 
   CHECK(contains(dequantize_with({in, "-o", plain}).rejected,
-                 "tensor blocks is Q4_K in ggml's blocks, which only .gguf files can have: use -o OUT.gguf"));
+                 "tensor blocks is Q6_K in ggml's blocks, which only .gguf files can have: use -o OUT.gguf"));
   CHECK_FALSE(std::filesystem::exists(plain));
   CHECK(dequantize_with({in, "--tensor", "up", "-o", scratch() / "odd.npy"}).rejected.empty());
 }
 
 TEST_CASE("a type unknown here prevents copies, not reading other tensors", "[tool]") {
-  const std::string in = gguf_with(99, std::string(144, 'x')), out = scratch() / "new.gguf";
+  const std::string in = gguf_with(99, std::string(210, 'x')), out = scratch() / "new.gguf";
   for (const finished& done : {quantize_with({in, "-f", "nvfp4", "-o", out}), dequantize_with({in, "-o", out})})
     CHECK(contains(done.rejected,
                    "tensor blocks is number 99 of ggml, a type of unknown size that can be neither read nor copied"));

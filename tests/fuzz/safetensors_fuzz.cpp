@@ -1,8 +1,10 @@
-// ufp4 - fuzz target: interop/safetensors.hpp reads any bytes, also as quantized weights.
+// ufp4 - fuzz target: interop/safetensors.hpp reads any bytes, also as quantized weights and as weights of AWQ and GPTQ.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include <ufp4/interop/int4_groups.hpp>
 #include <ufp4/interop/safetensors.hpp>
 
 #include <ufp4/block/presets.hpp>
@@ -12,6 +14,18 @@
 namespace {
 
 using namespace ufp4;
+
+/// A weight of AWQ or GPTQ: two codes a byte, so twice the file's bytes bound its memory.
+void read_integers(interop::safetensors_reader& file, const std::string& name, std::size_t size) {
+  fuzz::may_reject([&] {
+    for (const interop::int4_layout gptq : {interop::int4_layout::gptq, interop::int4_layout::gptq_v2}) {
+      const auto w = interop::read_int4_groups(file, name, interop::int4_layout_of(file, name, gptq));
+      fuzz::require(w.codes.size() <= 2 * size && w.scales.size() <= size, "more numbers than the file has");
+      std::vector<float> values(w.codes.size());
+      interop::dequantize(w, matrix_view<float>(values.data(), w.rows, w.cols));
+    }
+  });
+}
 
 void check(std::size_t size) {
   interop::safetensors_reader file(fuzz::scratch_file());
@@ -23,6 +37,8 @@ void check(std::size_t size) {
       fuzz::read_weight<nvfp4>(file, name, size);
       fuzz::read_weight<mxfp4>(file, name, size);
       fuzz::read_weight<e1m2_f32>(file, name, size);
+      fuzz::read_slices(file, name, size);
+      read_integers(file, name, size);
     }
 }
 

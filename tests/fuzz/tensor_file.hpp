@@ -79,6 +79,16 @@ void read_weight(Reader& file, const std::string& name, std::size_t size) {
   });
 }
 
+/// The slices of the weight of that name, and its first rows.
+template <class Reader>
+void read_slices(Reader& file, const std::string& name, std::size_t size) {
+  may_reject([&] {
+    const ufp4::interop::stored_weight weight = ufp4::interop::find_weight(file, name);
+    for (std::size_t i = 0; i < weight.slices() && i < 4; ++i)
+      require(ufp4::interop::read_slice(file, weight, i).codes().size() <= size, "more codes than the file has");
+  });
+}
+
 /// Every tensor of a reader.
 template <class Reader>
 void read_all(Reader& file, std::size_t size) {

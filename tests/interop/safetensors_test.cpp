@@ -525,7 +525,7 @@ TEST_CASE("a quantized weight in another format than asked for is rejected with 
   CHECK(ask(own, e1m2_f32{}) == "accepted");
   CHECK(reports(ask(own, int4_f32{}), "format mismatch: it has grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,-0.25"));
   CHECK(reports(ask(own, e1m2_f32{}, "no"),
-                "has no quantized weight named no: neither no_packed nor _no_qdata nor no with"));
+                "has no quantized weight named no: neither no_packed nor _no_qdata nor no_blocks nor no with"));
 
   const auto change = [&](const std::string& from, const std::string& to) {
     std::string bytes = support::bytes_of(own);

@@ -5,8 +5,11 @@
 //        interop_driver read KIND FILE NAME   the values as float32 on standard output
 //
 // KIND: npy; safetensors, gguf (plain numbers); safetensors/nvfp4, safetensors/mxfp4; gguf/nvfp4, gguf/ggml_nvfp4,
-// gguf/mxfp4.
+// gguf/mxfp4; gguf/values (Q4_0, Q4_1, Q4_K, IQ4_NL); safetensors/slices, gguf/slices (a weight of any format and shape,
+// as it is stored); int4/awq, int4/gptq, int4/gptq_v2.
 #include <ufp4/interop/gguf.hpp>
+#include <ufp4/interop/gguf_values.hpp>
+#include <ufp4/interop/int4_groups.hpp>
 #include <ufp4/interop/npy.hpp>
 #include <ufp4/interop/safetensors.hpp>
 #include <ufp4/ufp4.hpp>
@@ -104,6 +107,9 @@ void write_safetensors_files(const folder& to, const matrix& m, const std::vecto
   interop::add_quantized(out, "nv.weight", nv);
   interop::add_quantized(out, "nv_modelopt.weight", nv, tensor_layout::modelopt);
   interop::add_quantized(out, "mx.weight", mx);
+  interop::add_quantized(out, "nv_f4.weight", nv, tensor_layout::f4);
+  interop::add_quantized(out, "mx_f4.weight", mx, tensor_layout::f4);
+  interop::add_quantized(out, "mx_pair", mx, tensor_layout::gpt_oss);
   interop::add_quantized(out, "own.weight", own);
   interop::add_quantized(out, "square.weight", square_blocks);
   out.write(to / "quantized.safetensors");
@@ -171,6 +177,32 @@ std::vector<float> dequantized(const std::string& path, const std::string& name)
   return m.values;
 }
 
+template <class Reader>
+std::vector<float> slices(const std::string& path, const std::string& name) {
+  Reader file(path);
+  const interop::stored_weight weight = interop::find_weight(file, name);
+  matrix m(weight.rows, weight.cols);
+  for (std::size_t i = 0; i < weight.slices(); ++i)
+    dequantize(interop::read_slice(file, weight, i), row_range(m.view(), i * weight.slice_rows(), weight.slice_rows()));
+  return m.values;
+}
+
+std::vector<float> ggml_values(const std::string& path, const std::string& name) {
+  interop::gguf_reader file(path);
+  const interop::stored_tensor& t = file.at(name);
+  matrix m(static_cast<std::size_t>(interop::row_count(t.shape).value()), static_cast<std::size_t>(t.shape.back()));
+  interop::read_ggml_values(file, t, 0, m.view());
+  return m.values;
+}
+
+std::vector<float> int4(const std::string& path, const std::string& name, interop::int4_layout gptq) {
+  interop::safetensors_reader file(path);
+  const auto weight = interop::read_int4_groups(file, name, interop::int4_layout_of(file, name, gptq));
+  matrix m(weight.rows, weight.cols);
+  interop::dequantize(weight, m.view());
+  return m.values;
+}
+
 std::vector<float> read(const std::string& kind, const std::string& path, const std::string& name) {
   if (kind == "npy") {
     interop::npy_reader file(path);
@@ -189,6 +221,11 @@ std::vector<float> read(const std::string& kind, const std::string& path, const 
   if (kind == "gguf/nvfp4") return dequantized<nvfp4, interop::gguf_reader>(path, name);
   if (kind == "gguf/ggml_nvfp4") return dequantized<interop::ggml_nvfp4, interop::gguf_reader>(path, name);
   if (kind == "gguf/mxfp4") return dequantized<mxfp4, interop::gguf_reader>(path, name);
+  if (kind == "gguf/values") return ggml_values(path, name);
+  if (kind == "safetensors/slices") return slices<interop::safetensors_reader>(path, name);
+  if (kind == "gguf/slices") return slices<interop::gguf_reader>(path, name);
+  if (kind == "int4/awq" || kind == "int4/gptq") return int4(path, name, interop::int4_layout::gptq);
+  if (kind == "int4/gptq_v2") return int4(path, name, interop::int4_layout::gptq_v2);
   throw std::invalid_argument("'" + kind + "' is no kind of file");
 }
 

@@ -7,7 +7,12 @@ unset CDPATH
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../../cmake/bare_machine.sh"
 choose_build_folder "$here/../.."
-if ! python=$(make_venv outside numpy ml_dtypes gfloat safetensors gguf); then
+if [ "$1" = packers ]; then
+  if ! python=$(make_venv packers torch numpy safetensors compressed-tensors transformers auto-gptq); then
+    echo "SKIPPED: PyTorch, compressed-tensors, transformers and auto-gptq could not be had from PyPI, so nothing was compared"
+    exit 77
+  fi
+elif ! python=$(make_venv outside numpy ml_dtypes gfloat safetensors gguf); then
   echo "SKIPPED: ml_dtypes, gfloat, safetensors and gguf could not be had from PyPI, so nothing was compared with them"
   exit 77
 fi

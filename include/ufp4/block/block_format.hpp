@@ -210,7 +210,7 @@ struct block_format {
   /// Bytes of what is stored for a block: sizeof(Scale), or more where the number of its grid does not fit there.
   static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1);
   static_assert(block_bytes <= 2 || block_bytes == sizeof(Scale),
-                "bf16 and float scales have room for the choice of two grids only");
+                "bf16 and float scales can store the choice of two grids only");
   /// Whether the scales of a matrix are an array of Scale, scales(); otherwise there is scale_bytes() only.
   static constexpr bool has_scale_array = !has_outer_array && block_bytes == sizeof(Scale);
   /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
@@ -268,7 +268,7 @@ constexpr const char* choice_mismatch(const format_spec& f) {
   if (count == 0) return nullptr;
   if (count < 0 || count > 3) return "a block chooses among at most four grids";
   if (block_bytes(f.scale, count) != bytes && bytes != 1)
-    return "bf16 and float scales have room for the choice of two grids only";
+    return "bf16 and float scales can store the choice of two grids only";
   for (int g = 0; g < 3; ++g) {
     const grid4& grid = f.choice.grid[g];
     if (g >= count && grid.levels != 0) return "the format has more grids than choice.count";

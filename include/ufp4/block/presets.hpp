@@ -26,11 +26,11 @@ using mx_e1m2 = block_format<fp4<E1M2>, e8m0, 32>;  ///< the uniform grid with t
 using mxint4 = block_format<int4, e8m0, 32>;        ///< the same in two's complement
 
 // Outer scales of segments.
-/// NVFP4 with a binary32 scale for every 128 columns of a row: TetraJet-v2, arXiv 2510.27527, double-block quantization.
+/// NVFP4 with a binary32 scale for every 128 columns of a row: TetraJet-v2, arXiv 2510.27527.
 using tetrajet2 = block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>;
 
 // Blocks that choose among grids.
-/// IF4 (arXiv 2603.28765): each block is E2M1 or a 4-bit integer times 6/7, as the sign bit of its e4m3 scale tells.
+/// IF4 (arXiv 2603.28765): each block is E2M1 or, where the sign bit of its scale is set, a 4-bit integer times 6/7.
 using if4 = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>;
 
 /// A string literal as a template argument.
@@ -63,8 +63,8 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
-/// Presets with outer scales of rows or segments, or with several grids. A list of their own, because only CPU operations and the C interface
-/// have them: GPUs and file formats reject them.
+/// Presets with outer scales of rows or segments, or with several grids. A list of their own, because only CPU
+/// operations and the C interface have them: GPUs and file formats reject them.
 using extended_presets = preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">>;
 
 /// Calls visit(preset_row<...>{}) for every row of a list, in its order.

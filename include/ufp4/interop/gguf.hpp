@@ -5,8 +5,8 @@
 /// | MXFP4 (39)  | 17 bytes for 32 elements: e8m0 scale; 16 bytes, byte j holds elements j (low) and j + 16           |
 /// | NVFP4 (40)  | 36 bytes for 64 elements: 4 e4m3 scales; 4 times 8 bytes, byte j holds elements j and j + 8        |
 ///
-/// The tensor scale of NVFP4 is a tensor of its own: "blk.0.ffn_up.scale", F32 [1], a factor, beside
-/// "blk.0.ffn_up.weight". ggml reads the e4m3 code 0x7F and the e8m0 code 0xFF, NaNs here, as 0 and as 2^128; it
+/// The tensor scale of NVFP4 is a tensor of its own: "blk.0.ffn_up.scale", F32 [1] or one for each expert, a factor,
+/// beside "blk.0.ffn_up.weight". ggml reads the e4m3 code 0x7F and the e8m0 code 0xFF, NaNs here, as 0 and as 2^128; it
 /// ignores the sign bit of e4m3. Codes and scales are moved, never rounded.
 ///
 /// Sources: ggml-org/ggml, ggml-common.h; llama.cpp's conversion of NVFP4 checkpoints.
@@ -99,10 +99,12 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name) {
   stored_weight weight{.format = spec_of<mxfp4>, .codes = &t, .scales = &t};
   weight.cols = static_cast<std::size_t>(t.shape.back());
   weight.rows = static_cast<std::size_t>(t.bytes / block.row_bytes(weight.cols));
+  weight.shape = t.shape;
+  weight.axis = t.shape.size() - 1;
   if (t.type == number_type::mxfp4) return weight;
   const stored_tensor* const scale = file.find(ggml_scale_name(name));
   weight.format = scale != nullptr ? spec_of<nvfp4> : spec_of<ggml_nvfp4>;
-  if (scale != nullptr) weight.tensor_scale = read_tensor_scale(file, *scale);
+  if (scale != nullptr) read_tensor_scales(file, *scale, weight);
   return weight;
 }
 
@@ -122,7 +124,7 @@ inline stored_weight find_weight(gguf_reader& file, const std::string& name, con
 /// Rows first .. first + out.rows() - 1 of a weight. std::invalid_argument as check_weight_rows.
 inline void read_weight_rows(gguf_reader& file, const stored_weight& weight, std::size_t first, quantized_memory& out) {
   check_weight_rows(weight, first, out);
-  out.set_tensor_scale(weight.tensor_scale);
+  out.set_tensor_scale(tensor_scale_at(weight, first));
   std::vector<std::uint8_t> row(find_ggml_block(weight.format)->row_bytes(weight.cols));
   for (std::size_t i = 0; i < out.rows(); ++i) {
     file.read_bytes(*weight.codes, std::uint64_t{first + i} * row.size(), row.data(), row.size());

@@ -62,8 +62,8 @@ constexpr std::uint8_t nibble(std::uint32_t number, std::size_t i) {
 /// Which four bits of a number hold output i of eight, in AWQ's order.
 constexpr std::size_t awq_position(std::size_t i) { return i % 2 * 4 + i / 2; }
 
-/// Shape and scales; file_error unless qweight and scales are matrices of shapes that fit each other.
-inline int4_groups read_group_scales(safetensors_reader& file, const std::string& name, int4_layout layout) {
+/// Rows, columns and groups, from the shapes of qweight and scales; file_error unless these fit each other.
+inline int4_groups read_group_shape(const safetensors_reader& file, const std::string& name, int4_layout layout) {
   const stored_tensor &codes = file.at(name + ".qweight"), &scales = file.at(name + ".scales");
   file.check_matrix(scales);
   const std::uint64_t outputs = scales.shape[1], groups = scales.shape[0];
@@ -77,8 +77,31 @@ inline int4_groups read_group_scales(safetensors_reader& file, const std::string
   w.rows = static_cast<std::size_t>(outputs);
   w.cols = static_cast<std::size_t>(awq ? codes.shape[0] : 8 * codes.shape[0]);
   w.groups = static_cast<std::size_t>(groups);
+  return w;
+}
+
+/// The layout of the weight NAME by its shapes, which are the same in both versions of GPTQ: then `gptq`. file_error
+/// unless it is one of 4 bits with all of its tensors.
+inline int4_layout int4_layout_of(const safetensors_reader& file, const std::string& name,
+                                  int4_layout gptq = int4_layout::gptq) {
+  const stored_tensor &codes = file.at(name + ".qweight"), &scales = file.at(name + ".scales");
+  const bool awq = codes.shape.size() == 2 && scales.shape.size() == 2 && codes.shape[1] != scales.shape[1];
+  const int4_layout layout = awq ? int4_layout::awq : gptq;
+  const int4_groups w = read_group_shape(file, name, layout);
+  const stored_tensor& zeros = file.at(name + ".qzeros");
+  const stored_tensor* const indices = file.find(name + ".g_idx");
+  if (zeros.type != number_type::i32 || zeros.shape != std::vector<std::uint64_t>{w.groups, w.rows / 8})
+    file.fail(tensor_text(zeros) + ", not the expected " + shape_text({w.groups, w.rows / 8}) + " I32");
+  if (indices != nullptr && (indices->type != number_type::i32 || indices->shape != std::vector<std::uint64_t>{w.cols}))
+    file.fail(tensor_text(*indices) + ", not the expected " + shape_text({w.cols}) + " I32");
+  return layout;
+}
+
+/// Shape and scales; file_error as read_group_shape.
+inline int4_groups read_group_scales(safetensors_reader& file, const std::string& name, int4_layout layout) {
+  int4_groups w = read_group_shape(file, name, layout);
   w.scales.resize(w.rows * w.groups);
-  file.read_rows(scales, 0, ufp4::transpose(matrix_view<float>(w.scales.data(), w.rows, w.groups)));
+  file.read_rows(file.at(name + ".scales"), 0, ufp4::transpose(matrix_view<float>(w.scales.data(), w.rows, w.groups)));
   return w;
 }
 
@@ -134,7 +157,8 @@ void dequantize(const int4_groups& w, const matrix_view<T>& out) {
 inline std::vector<std::uint32_t> input_order(const int4_groups& w) {
   std::vector<std::uint32_t> order(w.cols);
   std::iota(order.begin(), order.end(), 0u);
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return w.group[a] < w.group[b]; });
+  std::sort(order.begin(), order.end(),
+            [&](auto a, auto b) { return w.group[a] != w.group[b] ? w.group[a] < w.group[b] : a < b; });
   return order;
 }
 

@@ -31,6 +31,9 @@ class json_cursor {
     return true;
   }
 
+  /// The text that has not been read.
+  std::string_view rest() const { return rest_; }
+
   /// Whether only white space is left.
   bool at_end() {
     skip_space();
@@ -109,7 +112,7 @@ class json_cursor {
     if (at('{')) return object([&](const std::string&) { return skip_value(depth - 1); });
     if (at('[')) return array([&] { return skip_value(depth - 1); });
     if (at('"')) return string(ignored);
-    const std::size_t length = rest_.find_first_not_of("+-.0123456789abcdefghijklmnopqrstuvwxyzE");  // numbers, words
+    const std::size_t length = rest_.find_first_not_of("+-.0123456789abcdefghijklmnopqrstuvwxyzEIN");  // numbers, words
     if (length == 0 || rest_.empty()) return false;
     rest_.remove_prefix(length == std::string_view::npos ? rest_.size() : length);
     return true;

@@ -15,17 +15,25 @@ namespace ufp4::interop::inline UFP4_TYPES {
 /// ggml's own NVFP4: one level of scales (compat::ggml_nvfp4::format).
 using ggml_nvfp4 = block_format<fp4<E2M1>, e4m3, 16>;
 
-/// A weight that a reader has found and checked. Refers to tensors of that reader.
+/// A weight that a reader has found and checked. Refers to tensors of that reader. A weight of more than two dimensions
+/// (experts, a convolution) is one matrix: its columns are the dimension `axis`, its rows the others in their order.
 struct stored_weight {
   format_spec format{};                   ///< of the weight
   const stored_tensor* codes = nullptr;   ///< the tensor of codes
   const stored_tensor* scales = nullptr;  ///< equal to codes where a file keeps both together
   float tensor_scale = 1;                 ///< a factor; 1 for formats of one level
+  std::vector<float> slice_scales{};      ///< a factor for each slice, if they differ
   std::size_t rows = 0, cols = 0;         ///< of the weight
   transform_spec transform{};             ///< applied before the weight was quantized
+  std::vector<std::uint64_t> shape{};     ///< of the values
+  std::size_t axis = 1;                   ///< the dimension along which blocks run
 
   /// cols rounded up to whole blocks and transform runs.
   std::size_t padded_cols() const { return ufp4::detail::padded_length(cols, format.block, transform); }
+  /// The number of slices: indices of the first stored dimension of three or more, else 1.
+  std::size_t slices() const { return shape.size() < 3 ? 1 : static_cast<std::size_t>(shape[axis == 0 ? 1 : 0]); }
+  /// Rows of a slice.
+  std::size_t slice_rows() const { return slices() == 0 ? 0 : rows / slices(); }
 };
 
 }  // namespace ufp4::interop::inline UFP4_TYPES
@@ -49,7 +57,31 @@ inline const std::vector<format_spec>& known_formats() {
   return all;
 }
 
-/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, rows (whole blocks).
+/// `shape` with the dimension `axis` moved to the end: the order in which a quantized weight is stored.
+inline std::vector<std::uint64_t> with_axis_last(std::vector<std::uint64_t> shape, std::size_t axis) {
+  const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis);
+  std::rotate(at, at + 1, shape.end());
+  return shape;
+}
+/// The inverse: `shape` with its last dimension moved to `axis`.
+inline std::vector<std::uint64_t> with_axis_back(std::vector<std::uint64_t> shape, std::size_t axis) {
+  std::rotate(shape.begin() + static_cast<std::ptrdiff_t>(axis), shape.end() - 1, shape.end());
+  return shape;
+}
+/// The product of all extents but the last; nothing if it exceeds 64 bits.
+inline std::optional<std::uint64_t> row_count(const std::vector<std::uint64_t>& shape) {
+  return byte_count(1, 1, {shape.begin(), shape.end() - (shape.empty() ? 0 : 1)});
+}
+
+/// The tensor scale of rows from `first` on: of their slice where each has its own.
+inline float tensor_scale_at(const stored_weight& weight, std::size_t first) {
+  if (weight.slice_scales.empty()) return weight.tensor_scale;
+  const std::size_t slice = (std::max<std::size_t>)(weight.slice_rows(), 1);
+  return weight.slice_scales[(std::min)(first / slice, weight.slice_scales.size() - 1)];
+}
+
+/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, rows (whole blocks) of
+/// one tensor scale.
 inline void check_weight_rows(const stored_weight& weight, std::size_t first, const quantized_memory& out) {
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
   const std::string label = "tensor " + printable(weight.codes->name);
@@ -60,6 +92,10 @@ inline void check_weight_rows(const stored_weight& weight, std::size_t first, co
   expects(first % height == 0 && (out.rows() % height == 0 || end == weight.rows),
           "read_weight_rows: not whole blocks: ", label, " has blocks of ", height, " rows, got rows ", first, " to ",
           end);
+  const std::size_t slice = weight.slice_rows();
+  expects(weight.slice_scales.empty() || out.rows() == 0 || first / slice == (end - 1) / slice,
+          "read_weight_rows: several tensor scales: ", label, " has one for each slice of ", slice, " rows, got rows ",
+          first, " to ", end);
   expects(out.cols() == weight.cols, "read_weight_rows: shape mismatch: ", label, " has ", weight.cols,
           " columns, but out has ", out.cols());
   expects(same_map(out.transform(), weight.transform), "read_weight_rows: transform mismatch: ", label, " has ",
@@ -67,9 +103,12 @@ inline void check_weight_rows(const stored_weight& weight, std::size_t first, co
           weight.transform.n == out.transform().n ? " with other signs" : "");
 }
 
-/// All of a weight that find_weight returned.
+/// All of a weight that find_weight returned. file_error if its slices have different tensor scales.
 template <class Reader>
 any_quantized read_all(Reader& file, const stored_weight& weight) {
+  if (!weight.slice_scales.empty())
+    file.fail("tensor ", printable(weight.codes->name), " has a tensor scale for each of its ",
+              weight.slice_scales.size(), " slices, so it is not one quantized matrix: read it by slices");
   any_quantized q(weight.format, weight.rows, weight.cols, weight.transform);
   read_weight_rows(file, weight, 0, q);
   return q;
@@ -91,15 +130,37 @@ stored_weight find_weight(Reader& file, const std::string& name) {
   return find_weight(file, name, spec_of<F>);
 }
 
-/// One F32 that is a tensor scale: finite and not negative. With `is_divisor` the factor is its reciprocal.
-inline float read_tensor_scale(tensor_file& file, const stored_tensor& t, bool is_divisor = false) {
-  float scale = 0;
-  if (t.type != number_type::f32 || t.bytes != sizeof scale) file.fail(tensor_text(t) + "; a tensor scale is one F32");
-  file.read_bytes(t, 0, &scale, sizeof scale);
-  const float factor = is_divisor ? 1.0f / scale : scale;
-  if (!std::isfinite(scale) || !std::isfinite(factor) || factor < 0)
-    file.fail("tensor " + printable(t.name) + ": invalid tensor scale: " + ufp4::detail::concat(scale));
-  return factor;
+/// Slice i of a weight that find_weight returned, such as expert i: slice_rows() x cols. std::invalid_argument if there
+/// is no such slice.
+template <class Reader>
+any_quantized read_slice(Reader& file, const stored_weight& weight, std::size_t i) {
+  const std::size_t slice = weight.slice_rows();
+  expects(i < weight.slices(), "read_slice: range out of bounds: tensor ", printable(weight.codes->name), " has ",
+          weight.slices(), " slices, not slice ", i);
+  any_quantized q(weight.format, slice, weight.cols, weight.transform);
+  read_weight_rows(file, weight, i * slice, q);
+  return q;
+}
+
+/// Sets the tensor scales of a weight whose shape is known: one F32, or one for each slice; finite and not negative.
+/// With `are_divisors` the factors are their reciprocals. file_error otherwise.
+inline void read_tensor_scales(tensor_file& file, const stored_tensor& t, stored_weight& weight,
+                               bool are_divisors = false) {
+  const std::uint64_t slices = weight.slices(), count = t.bytes / sizeof(float);
+  if (t.type != number_type::f32 || (count != 1 && count != slices) || count == 0)
+    file.fail(tensor_text(t) + "; a tensor scale is one F32" +
+              (slices == 1 ? "" : ", or " + std::to_string(slices) + ", one for each slice"));
+  std::vector<float> factors(static_cast<std::size_t>(count));
+  file.read_bytes(t, 0, factors.data(), factors.size() * sizeof(float));
+  for (float& factor : factors) {
+    const float scale = factor;
+    if (are_divisors) factor = 1.0f / scale;
+    if (!std::isfinite(scale) || !std::isfinite(factor) || factor < 0)
+      file.fail("tensor " + printable(t.name) + ": invalid tensor scale: " + ufp4::detail::concat(scale));
+  }
+  weight.tensor_scale = factors[0];
+  const bool equal = std::adjacent_find(factors.begin(), factors.end(), std::not_equal_to<>()) == factors.end();
+  if (!equal) weight.slice_scales = std::move(factors);
 }
 
 }  // namespace ufp4::interop::inline UFP4_CODE

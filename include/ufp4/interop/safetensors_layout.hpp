@@ -5,16 +5,25 @@
 /// tensor scale is F32, [1], of modelopt []. A factor f means value = code * (scale * f), a divisor d (of
 /// compressed_tensors) value = code * (scale / d): here the tensor scale is then fl(1/d).
 ///
+/// A weight of more dimensions has them in all its tensors, those of R first. Blocks run along the last dimension C of
+/// what is stored; its tensor scales are as many as the first dimension has indices, or one.
+///
+/// The f4 layout has codes of type F4, [R, C], and scales of type F8_E4M3 or F8_E8M0. The layout gpt_oss has mxfp4 only:
+/// NAME_blocks [R, C/32, 16] and NAME_scales [R, C/32], U8. With experts, [E, R, C/32, 16], its values are [E, C, R]: it
+/// quantizes along the middle dimension.
+///
 /// The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8, e8m0 as
 /// F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
 ///
 ///   grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,... scale=f32 block=1x16 cols=1000 hadamard=16 bf16=0 signs=00002f6a
 ///
 /// the values of the codes 0 .. 15; the scale's type; the block; C; the transform that was applied (1: none), whether
-/// it rounded to bf16, and its sign bits in words of 32, the first first.
+/// it rounded to bf16, and its sign bits in words of 32, the first first. " axis=1" follows if C is dimension 1 of the
+/// weight and not its last: the stored tensors have this dimension at the end.
 ///
 /// Sources: vllm-project/compressed-tensors, compressors nvfp4 and mxfp4; vLLM, which takes 1 / weight_global_scale;
-/// NVIDIA/Model-Optimizer, NVFP4QTensor; pytorch/ao, NVFP4Tensor, MXTensor and flatten_tensor_state_dict.
+/// NVIDIA/Model-Optimizer, NVFP4QTensor; pytorch/ao, NVFP4Tensor, MXTensor and flatten_tensor_state_dict;
+/// huggingface/transformers, integrations/mxfp4.py; huggingface/safetensors, Dtype.
 #pragma once
 
 #include <charconv>
@@ -26,7 +35,10 @@
 namespace ufp4::interop::inline UFP4_TYPES {
 
 /// Whose names, and whose meaning of the tensor scale.
-enum class tensor_layout : std::uint8_t { compressed_tensors, modelopt, ufp4 };
+enum class tensor_layout : std::uint8_t { compressed_tensors, modelopt, ufp4, f4, gpt_oss };
+/// All of them.
+inline constexpr tensor_layout tensor_layouts[] = {tensor_layout::compressed_tensors, tensor_layout::modelopt,
+                                                   tensor_layout::ufp4, tensor_layout::f4, tensor_layout::gpt_oss};
 
 /// Prefix of the metadata keys of the ufp4 layout; the weight's name follows.
 inline constexpr const char own_mark[] = "ufp4.";
@@ -34,6 +46,11 @@ inline constexpr const char own_mark[] = "ufp4.";
 /// Whether the other projects' layouts have this format: nvfp4 and mxfp4.
 constexpr bool is_shared_format(const format_spec& format) {
   return format == spec_of<nvfp4> || format == spec_of<mxfp4>;
+}
+/// Whether a layout has this format.
+constexpr bool has_format(tensor_layout layout, const format_spec& format) {
+  return layout == tensor_layout::ufp4 ||
+         (layout == tensor_layout::gpt_oss ? format == spec_of<mxfp4> : is_shared_format(format));
 }
 
 /// The default of a new file: the layout of most readers where it has the format, else ours.
@@ -43,7 +60,8 @@ constexpr tensor_layout usual_layout(const format_spec& format) {
 
 /// The layout's name, as above.
 constexpr const char* name_of(tensor_layout layout) {
-  return layout == tensor_layout::ufp4 ? "ufp4" : layout == tensor_layout::modelopt ? "modelopt" : "compressed_tensors";
+  constexpr const char* names[] = {"compressed_tensors", "modelopt", "ufp4", "f4", "gpt_oss"};
+  return names[static_cast<int>(layout)];
 }
 
 }  // namespace ufp4::interop::inline UFP4_TYPES
@@ -56,7 +74,9 @@ struct quantized_names {
 };
 /// The names of the tensors of weight `name` in a layout.
 inline quantized_names names_of(const std::string& name, tensor_layout layout) {
-  if (layout == tensor_layout::modelopt) return {name, name + "_scale", name + "_scale_2"};
+  if (layout == tensor_layout::modelopt || layout == tensor_layout::f4)
+    return {name, name + "_scale", name + "_scale_2"};
+  if (layout == tensor_layout::gpt_oss) return {name + "_blocks", name + "_scales", ""};
   const char* const tensor_scale = layout == tensor_layout::ufp4 ? "_tensor_scale" : "_global_scale";
   return {name + "_packed", name + "_scale", name + tensor_scale};
 }
@@ -71,8 +91,40 @@ inline quantized_names torchao_names_of(const std::string& name) {
 constexpr number_type scale_number(scale_kind kind, tensor_layout layout) {
   constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f8_e4m3, number_type::u8,
                                    number_type::f8_e8m0};  // as scale_kind lists them
-  if (kind == scale_kind::e8m0 && layout != tensor_layout::ufp4) return number_type::u8;
+  const bool as_byte = layout != tensor_layout::ufp4 && layout != tensor_layout::f4;
+  if (kind == scale_kind::e8m0 && as_byte) return number_type::u8;
   return types[static_cast<int>(kind)];
+}
+
+/// Types and shapes of the tensors of one weight.
+struct quantized_tensors {
+  number_type codes_type, scales_type;       ///< of codes and block scales
+  std::vector<std::uint64_t> codes, scales;  ///< their shapes
+  std::vector<std::uint64_t> tensor_scale;   ///< F32; its shape, where the format has one
+};
+/// The tensors of a weight in a layout. `shape`: of the values, at least two dimensions, in the order in which they are
+/// stored. Square blocks require a matrix.
+inline quantized_tensors tensors_of(const format_spec& format, const std::vector<std::uint64_t>& shape,
+                                    const transform_spec& transform, tensor_layout layout) {
+  const auto cols = static_cast<std::size_t>(shape.back()), block = static_cast<std::size_t>(format.block.cols);
+  const std::size_t padded = ufp4::detail::padded_length(cols, format.block, transform);
+  quantized_tensors t{number_type::u8, scale_number(format.scale, layout), shape, shape, {}};
+  t.scales.back() = padded / block;
+  if (shape.size() == 2) t.scales[0] = ufp4::detail::scale_rows(static_cast<std::size_t>(shape[0]), format.block);
+  t.codes.back() = padded / 2;
+  if (layout == tensor_layout::f4) {
+    t.codes_type = number_type::f4;
+    t.codes.back() = padded;
+  }
+  if (layout == tensor_layout::gpt_oss) {
+    t.codes.back() = padded / block;
+    t.codes.push_back(block / 2);
+  }
+  if (shape.size() > 2)
+    t.tensor_scale = {shape[0]};
+  else if (layout != tensor_layout::modelopt && layout != tensor_layout::f4)
+    t.tensor_scale = {1};
+  return t;
 }
 
 /// First part of the metadata string: what the format decides, "grid=... scale=... block=...".
@@ -97,8 +149,13 @@ inline std::string extent_text(std::uint64_t cols, const transform_spec& t) {
   return text;
 }
 
-/// The inverse of extent_text; false for any other text.
-inline bool parse_extent(std::string_view text, std::uint64_t& cols, transform_spec& t) {
+/// Third part of the metadata string, " axis=1"; empty for the last of `dimensions`.
+inline std::string axis_text(std::size_t axis, std::size_t dimensions) {
+  return axis + 1 == dimensions ? "" : " axis=" + std::to_string(axis);
+}
+
+/// The inverse of extent_text and axis_text, without which `axis` is unchanged; false for any other text.
+inline bool parse_extent(std::string_view text, std::uint64_t& cols, transform_spec& t, std::size_t& axis) {
   const auto number = [&text](std::string_view label, auto& to, int base, std::size_t most) {
     if (!text.starts_with(label)) return false;
     text.remove_prefix(label.size());
@@ -113,6 +170,7 @@ inline bool parse_extent(std::string_view text, std::uint64_t& cols, transform_s
   t.rounds_to_bf16 = rounds == 1;
   for (std::uint32_t word = 0; word < (t.n + 31) / 32; ++word)
     if (!number(word == 0 ? " signs=" : "", t.signs[word], 16, 8)) return false;
+  if (!text.empty() && !number(" axis=", axis, 10, 2)) return false;
   return text.empty() && (t.n >= 32 || t.signs[0] >> t.n == 0);
 }
 

@@ -20,11 +20,27 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace ufp4::interop::inline UFP4_TYPES {
 
-/// The type of a stored number; `other`: any type not listed. mxfp4 and nvfp4 are ggml's blocks of 32 and 64 elements.
-enum class number_type : std::uint8_t { f32, f16, bf16, f8_e4m3, f8_e8m0, u8, i8, f64, i64, i32, mxfp4, nvfp4, other };
+/// The type of a stored number; `other`: any type not listed. f4 is E2M1, two numbers a byte, the first in the low
+/// nibble; mxfp4 and nvfp4 are ggml's blocks of 32 and 64 elements.
+enum class number_type : std::uint8_t {
+  f32,
+  f16,
+  bf16,
+  f8_e4m3,
+  f8_e8m0,
+  u8,
+  i8,
+  f64,
+  i64,
+  i32,
+  f4,
+  mxfp4,
+  nvfp4,
+  other
+};
 /// Their names in .safetensors and GGUF files, in the same order.
-inline constexpr std::string_view number_type_names[] = {"F32", "F16", "BF16", "F8_E4M3", "F8_E8M0", "U8",
-                                                         "I8",  "F64", "I64",  "I32",     "MXFP4",   "NVFP4"};
+inline constexpr std::string_view number_type_names[] = {"F32", "F16", "BF16", "F8_E4M3", "F8_E8M0", "U8",   "I8",
+                                                         "F64", "I64", "I32",  "F4",      "MXFP4",   "NVFP4"};
 
 /// What a file states of one tensor.
 struct stored_tensor {
@@ -80,10 +96,15 @@ inline std::optional<std::uint64_t> byte_count(std::uint64_t elements, std::uint
   return bytes;
 }
 
-/// The same of a type; for an empty shape the bytes of one number or block. Nothing for number_type::other.
+/// The same of a type; for an empty shape the bytes of one number, pair (f4) or block. Nothing for number_type::other,
+/// and for f4 of an odd number of elements.
 inline std::optional<std::uint64_t> byte_count(number_type type, const std::vector<std::uint64_t>& shape) {
-  constexpr std::uint64_t bytes[] = {4, 2, 2, 1, 1, 1, 1, 8, 8, 4, 17, 36};
+  constexpr std::uint64_t bytes[] = {4, 2, 2, 1, 1, 1, 1, 8, 8, 4, 1, 17, 36};
   if (type >= number_type::other) return {};
+  if (type == number_type::f4 && !shape.empty()) {
+    const auto count = byte_count(1, 1, shape);
+    return count && *count % 2 == 0 ? std::optional(*count / 2) : std::nullopt;
+  }
   const std::uint64_t elements = type == number_type::mxfp4 ? 32 : type == number_type::nvfp4 ? 64 : 1;
   return byte_count(elements, bytes[static_cast<std::size_t>(type)], shape);
 }
@@ -129,13 +150,17 @@ inline float decode_number(number_type type, const unsigned char* at) {
   }
 }
 
+/// The type of an element in files: F32, BF16 or F16.
+template <matrix_scalar T>
+constexpr number_type number_type_of() {
+  constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f16};  // as dtype lists them
+  return types[static_cast<int>(matrix_element<std::remove_const_t<T>>::kind)];
+}
+
 /// A matrix in memory as F32, BF16 or F16, row-major for any strides. It must stay valid until the file is written.
 template <matrix_scalar T>
 tensor_source source_of(const matrix_view<T>& x) {
-  constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f16};  // as dtype lists them
-  return {types[static_cast<int>(matrix_element<std::remove_const_t<T>>::kind)],
-          {x.rows(), x.cols()},
-          [x](const byte_sink& sink) {
+  return {number_type_of<T>(), {x.rows(), x.cols()}, [x](const byte_sink& sink) {
             std::vector<std::remove_const_t<T>> row(x.cols());
             for (std::size_t i = 0; i < x.rows(); ++i) {
               for (std::size_t k = 0; k < x.cols(); ++k) row[k] = x(i, k);

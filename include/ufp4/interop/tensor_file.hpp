@@ -101,7 +101,8 @@ class tensor_file {
   /// file_error unless a tensor's shape and type take t.bytes bytes. `values`: the beginning of the message.
   void check_size(const stored_tensor& t, const std::string& values, const char* before, const char* after) const {
     const auto bytes = byte_count(t.type, t.shape);
-    if (!bytes) fail(values + " are more bytes than 64 bits can count");
+    const bool counted = t.type == number_type::f4 && byte_count(1, 1, t.shape).has_value();
+    if (!bytes) fail(values, counted ? " are not a whole number of bytes" : " are more bytes than 64 bits can count");
     if (*bytes != t.bytes) fail(values, " are ", *bytes, " bytes, but ", before, t.bytes, after);
   }
 
