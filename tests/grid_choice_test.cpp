@@ -177,8 +177,10 @@ TEST_CASE("what cannot apply to several grids is rejected", "[grids]") {
   CHECK(rejection([&] { quantize(spec_of<if4>, x, four_over_six{}); }) == search);
   CHECK(rejection([&] { quantize(spec_of<nvfp4>, x, choose_grid{search_error::largest}); }) ==
         "quantize: choose_grid has no effect: the format has one grid");
-  CHECK(rejection([&] { quantize(spec_of<if4>, x, constant_scale{}); }) ==
-        "quantize: a scale rule of the program's own is for formats of one grid; this one has 2");
+  CHECK(
+      rejection([&] { quantize(spec_of<if4>, x, constant_scale{}); }) ==
+      "quantize: a scale rule of the program's own is for formats of one grid without one-bit exponents; this one has "
+      "2 grids, 0 exponents");
   const auto bad = [&](auto change) {
     format_spec f = spec_of<if4>;
     change(f);

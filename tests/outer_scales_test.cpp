@@ -232,7 +232,7 @@ TEST_CASE("what cannot apply to outer scales is rejected", "[outer]") {
   CHECK(bad({outer_span::row, scale_kind::e4m3}) == "quantize: outer scales are float or bf16");
   CHECK(bad({outer_span::none, scale_kind::bf16}) == "quantize: a format without outer scales has an outer.type");
   CHECK(bad({outer_span::row}, scale_kind::f32) ==
-        "quantize: float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
+        "quantize: only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
 }
 
 TEST_CASE("file formats without outer scales of segments reject them by name", "[outer]") {

@@ -110,7 +110,7 @@ void outer_scales_of_48_columns() {
 #endif
 }
 
-// error: float, bf16 and e8m0 block scales take no tensor scale: their range needs none
+// error: only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none
 void tensor_scale_beside_wide_scales() {
 #if defined(MISTAKE)
   (void)block_format<int4, e8m0, 32, float>::block_size;

@@ -55,6 +55,10 @@ def _variants():
       Format("pair_ue5m3_two", model.E2M1, model.UE5M3, 16, True, more=(int4_of_6,)),
       Format("pair_e8m0", model.E2M1, model.E8M0, 32, more=(e1m2_times_4,)))
   out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, *outer, *several)]
+  groups = (Format("e2m1_e8m0_groups", model.E2M1, model.E8M0, 32, groups=(8,)),
+            Format("e1m2_e4m3_groups", model.E1M2, model.E4M3, 16, True, groups=(8, 2)),
+            Format("e2m1_e6m2", model.E2M1, model.E6M2, 16))
+  out += [Variant(f.name, f) for f in groups] + [Variant("hif4/scale_up", P["hif4"], "scale_up")]
   out += [Variant(f"if4/choose_grid_{by}", P["if4"], f"choose_grid_{by}") for by in ("absolute", "largest")]
   out += [Variant("if4/scale_up", P["if4"], "scale_up"), Variant("pair_e8m0/mx_ceil", several[4], "mx_ceil")]
   out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx)
@@ -71,9 +75,10 @@ VARIANTS = _variants()
 PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4"), ("nvfp4", "nvfp4"),
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
          ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
-         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"), ("if4", "if4"), ("nvfp4", "if4"))
+         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"), ("if4", "if4"), ("nvfp4", "if4"),
+         ("hif4", "hif4"))
 PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
-PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4")
+PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
 MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # bucket utilization has no meaning for several grids
 
@@ -304,7 +309,7 @@ def midpoints(values):
 def convert(rng, index):
   """Conversions of the scalar types, and the value of every code."""
   elements = (*model.ELEMENTS, model.NF4)
-  names = [e.name for e in elements] + ["bf16", "fp16", "e4m3", "ue5m3", "e8m0"]
+  names = [e.name for e in elements] + ["bf16", "fp16", "e4m3", "ue5m3", "e8m0", "e6m2"]
   name = names[index % len(names)]
   element = next((e for e in elements if e.name == name), None)
   scale = next((s for s in model.SCALES if s.name == name), None)
@@ -497,7 +502,7 @@ def any_quantized(rng, variant, rows, cols, kind, raw):
     extreme = rng.choice(np.array([0, 1, 0x7F7FFFFF, 0x7FC00000, 0x7F000000, 0x00800000], np.uint32), shape)
     scales = np.where(odd, extreme, scales).astype(np.uint32)
   else:
-    positive = {model.E4M3: 0x7F, model.E8M0: 0xFF}[fmt.scale]
+    positive = {model.E4M3: 0x7F, model.E8M0: 0xFF, model.E6M2: 0xFF}[fmt.scale]
     scales = rng.integers(0, positive, shape).astype(np.uint32)
     if rng.random() < .3:
       scales[rng.random(shape) < .05] = positive
@@ -507,7 +512,8 @@ def any_quantized(rng, variant, rows, cols, kind, raw):
     count = -(-padded // max(fmt.covered(padded), 1))
     outer = model.bits_of(np.exp2(rng.uniform(-60, 60, (scale_rows, count))).astype(f32))
   grids = rng.integers(0, len(fmt.more) + 1, shape) if fmt.more else None
-  return model.Quantized(fmt, rows, cols, codes, scales, tensor, outer=outer, grids=grids)
+  exponents = [rng.integers(0, 2, (rows, padded // size)).astype(np.uint8) for size in fmt.groups] or None
+  return model.Quantized(fmt, rows, cols, codes, scales, tensor, outer=outer, grids=grids, exponents=exponents)
 
 
 def hadamard(rng, index):

@@ -263,6 +263,9 @@ using four_e4m3_row = block_format<one_of<fp4<E2M1>, e1m2_times_4, int4_of_6, uf
                                    ufp4::per_row<float>>;
 using pair_ue5m3_two = block_format<one_of<fp4<E2M1>, int4_of_6>, ue5m3, 16, float>;
 using pair_e8m0 = block_format<one_of<fp4<E2M1>, e1m2_times_4>, e8m0, 32>;
+using e2m1_e8m0_groups = block_format<fp4<E2M1>, e8m0, ufp4::grouped(32, 8)>;
+using e1m2_e4m3_groups = block_format<fp4<E1M2>, e4m3, ufp4::grouped(16, 8, 2), float>;
+using e2m1_e6m2 = block_format<fp4<E2M1>, ufp4::e6m2, 16>;
 using int4_ue5m3_square = block_format<int4, ue5m3, square(16), ufp4::per_segment<32, bf16>>;
 
 template <class Format>
@@ -311,6 +314,10 @@ constexpr std::tuple variants =
                        variant<e2m1_e4m3_row>{"E2M1_e4m3_16_row"},
                        variant<e2m1_e4m3_bf16>{"E2M1_e4m3_16_bf16"},
                        variant<int4_ue5m3_square>{"int4_ue5m3_square_32_bf16"},
+                       variant<e2m1_e8m0_groups>{"e2m1_e8m0_groups"},
+                       variant<e1m2_e4m3_groups>{"e1m2_e4m3_groups"},
+                       variant<e2m1_e6m2>{"e2m1_e6m2"},
+                       variant<ufp4::hif4, false, ufp4::scale_up>{"hif4/scale_up"},
                        variant<pair_float>{"pair_float"},
                        variant<pair_bf16_square>{"pair_bf16_square"},
                        variant<four_e4m3_row>{"four_e4m3_row"},
@@ -383,6 +390,7 @@ void run_convert(reader& in, answer& out) {
   if (type == "e4m3") return convert<e4m3>(in, out);
   if (type == "ue5m3") return convert<ue5m3>(in, out);
   if (type == "e8m0") return convert<e8m0>(in, out);
+  if (type == "e6m2") return convert<ufp4::e6m2>(in, out);
   unknown("scalar type", type);
 }
 
@@ -592,6 +600,7 @@ constexpr std::tuple pairings{
     pairing<ufp4::tetrajet2, ufp4::tetrajet2>{"tetrajet2", "tetrajet2"},
     pairing<ufp4::nvfp4, e2m1_e4m3_row>{"nvfp4", "E2M1_e4m3_16_row"},
     pairing<ufp4::if4, ufp4::if4>{"if4", "if4"},
+    pairing<ufp4::hif4, ufp4::hif4>{"hif4", "hif4"},
     pairing<ufp4::nvfp4, ufp4::if4>{"nvfp4", "if4"},
 };
 
@@ -625,13 +634,10 @@ void run_gemm(reader& in, answer& out) {
   if (!found) unknown("pair of formats", std::string(left) + " and " + std::string(right));
 }
 
-constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"},
-                                        variant<ufp4::nvfp4>{"nvfp4"},
-                                        variant<ufp4::mxfp4>{"mxfp4"},
-                                        variant<ufp4::nvint4>{"nvint4"},
-                                        variant<nf4_float>{"nf4_float_16"},
-                                        variant<ufp4::tetrajet2>{"tetrajet2"},
-                                        variant<ufp4::if4>{"if4"}};
+constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
+                                        variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::nvint4>{"nvint4"},
+                                        variant<nf4_float>{"nf4_float_16"},  variant<ufp4::tetrajet2>{"tetrajet2"},
+                                        variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());

@@ -302,12 +302,34 @@ class E8m0Scale:
     return np.where(code == 0xFF, np.nan, np.exp2(code - 127.)).astype(np.float32)
 
 
+class E6m2Scale:
+  """2^-48 .. 49152 in steps of a quarter of a binade; no zero."""
+  name, bytes, nan = "e6m2", 1, 0xFF
+  finite = np.array([np.exp2(c >> 2) / 2.0**48 * (1 + (c & 3) / 4) for c in range(255)], np.float32)
+  middle = (finite[:-1].astype(np.float64) + finite[1:].astype(np.float64)) / 2
+  largest = finite[-1]
+
+  def encode(self, x):
+    a = np.where(np.isnan(x) | (signbit(x) != 0), f32(0), x).astype(np.float64)
+    code = np.searchsorted(self.middle, a, side="left")
+    tie = (code < 254) & (self.middle[np.minimum(code, 253)] == a)
+    code = (code + (tie & (code % 2 == 1))).astype(np.uint32)
+    return np.where(np.isnan(x), np.uint32(0xFF), code)
+
+  def encode_up(self, x):  # x >= 0
+    return np.minimum(np.searchsorted(self.finite, x, side="left"), 254).astype(np.uint32)
+
+  def decode(self, code):
+    return np.append(self.finite, f32(np.nan))[np.asarray(code, np.uint32) & np.uint32(0xFF)]
+
+
 FLOAT = FloatScale()
 BF16 = Bf16Scale()
 E4M3 = MinifloatScale("e4m3", 4, 7, True)
 UE5M3 = MinifloatScale("ue5m3", 5, 15, False)
 E8M0 = E8m0Scale()
-SCALES = (FLOAT, BF16, E4M3, UE5M3, E8M0)
+E6M2 = E6m2Scale()
+SCALES = (FLOAT, BF16, E4M3, UE5M3, E8M0, E6M2)
 
 
 BF16_OVERFLOW = float_of([0x7F7F8000])[0]  # half-way between the largest finite bf16 and 2^128, a tie that goes up
@@ -396,6 +418,7 @@ class Format:
   tensor_scale: bool = False
   square: bool = False
   more: tuple = ()          # further grids: (element, factor)
+  groups: tuple = ()        # columns that share a one-bit exponent, level by level
   outer: object = None      # an outer scale for each "row", or for so many columns; None: the tensor scale, or none
   outer_type: object = None  # its scale type, for a tensor scale too; None: FLOAT
 
@@ -450,6 +473,7 @@ class Quantized:
   transformed: np.ndarray = None
   outer: np.ndarray = None  # strips x outer scales of a strip, bits
   grids: np.ndarray = None  # the number of every block's grid, where the format has several; scales is without it
+  exponents: list = None    # for each level of one-bit exponents: rows x groups, 0 or 1
 
   @property
   def padded_cols(self):
@@ -462,6 +486,14 @@ class Quantized:
     if self.grids is not None:
       at = 8 * size - 1 if self.format.sign_has_grid else 8 * size
       scales, size = scales | (self.grids.astype(np.uint32) << np.uint32(at)), size + (not self.format.sign_has_grid)
+    if self.exponents is not None:
+      at = 8
+      for e in self.exponents:
+        each = e.reshape(*scales.shape, e.shape[1] // max(scales.shape[1], 1)).astype(np.uint32)
+        for i in range(each.shape[2]):
+          scales = scales | each[:, :, i] << np.uint32(at + i)
+        at += each.shape[2]
+      size = 2 if at <= 16 else 4
     rows = np.ascontiguousarray(scales.astype(width[size]))
     if self.outer is None:
       return rows.view(np.uint8).ravel()
@@ -494,7 +526,12 @@ class Quantized:
     return np.repeat(s, self.format.block, axis=0)[: self.rows] if self.format.square else s
 
   def values(self):
-    """Of the codes on the grids of their blocks, without factors."""
+    """Of the codes on the grids of their blocks, without factors; times two to their one-bit exponents."""
+    if self.exponents is not None:
+      v = self.format.element.values[self.codes]
+      for e, size in zip(self.exponents, self.format.groups):
+        v = v * np.repeat(np.exp2(e.astype(np.float32)), size, axis=1)
+      return v.astype(np.float32)
     if self.grids is None:
       return self.format.element.values[self.codes]
     rows = np.repeat(self.grids, self.format.strip_rows, axis=0)[: self.rows]
@@ -526,7 +563,7 @@ class BlockScaler:
     self.fmt = fmt
     self.T = ONE
     self.element, self.factor = fmt.grid(grid), fmt.factor(grid)
-    Q = [f32(fmt.grid(g).qmax * fmt.factor(g)) for g in range(len(fmt.more) + 1)]
+    Q = [f32(fmt.grid(g).qmax * fmt.factor(g)) * f32(2**len(fmt.groups)) for g in range(len(fmt.more) + 1)]
     self.Q = Q[grid]
     if fmt.two_level:
       amax = np.asarray(outer_amax, np.float32)
@@ -658,6 +695,18 @@ def from_blocks(blocks, fmt, rows, cols):
   return blocks.reshape(down, across, b, b).transpose(0, 2, 1, 3).reshape(down * b, cols)[:rows]
 
 
+def take_exponents(t, fmt):
+  """(t divided by two to its exponents, the exponents of each level: blocks x groups)."""
+  top = int(np.floor(np.log2(float(fmt.element.qmax))))
+  out = []
+  for level, size in enumerate(fmt.groups):
+    groups = np.abs(t).reshape(len(t), t.shape[1] // size, size).max(axis=2, initial=f32(0))
+    e = groups >= 2.0**(top + len(fmt.groups) - level)
+    t = t * np.repeat(np.where(e, f32(.5), ONE), size, axis=1)
+    out.append(e.astype(np.uint8))
+  return t, out
+
+
 def largest_finite(x):
   return np.max(np.abs(x), initial=f32(0), where=np.isfinite(x))
 
@@ -707,10 +756,14 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   grid[bad] = 0
   scale, codes = np.zeros(len(blocks), np.uint32), np.zeros(blocks.shape, np.uint8)
   report = Report(int(bad.sum()))
+  exponents = None
   for g, (scaler, of_grid) in enumerate(zip(scalers, scales)):
     scaled = scaler.scaled(blocks, of_grid)
+    if fmt.groups:
+      idle = scaler.zero(of_grid) | bad | (amax == 0)
+      scaled, exponents = take_exponents(np.where(idle[:, None], f32(0), scaled), fmt)
     on_grid = round_element(scaled, scaler.element, rounding, index)
-    dead = scaler.zero(of_grid) | bad | (amax == 0 if fmt.scale is E8M0 else False)
+    dead = scaler.zero(of_grid) | bad | (amax == 0 if fmt.scale in (E8M0, E6M2) else False)
     on_grid[dead] = scaler.element.zero
     chosen = grid == g
     codes, scale = np.where(chosen[:, None], on_grid, codes), np.where(chosen, of_grid, scale)
@@ -721,7 +774,8 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   tensor_scale = f32(scalers[0].T) if fmt.tensor_scale else ONE
   shape = (scale_rows, y.shape[1] // fmt.block)
   return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]), scale.reshape(shape), tensor_scale,
-                   transform, report, y, outer, grid.reshape(shape) if fmt.more else None)
+                   transform, report, y, outer, grid.reshape(shape) if fmt.more else None,
+                   [e.reshape(rows, y.shape[1] // size) for e, size in zip(exponents, fmt.groups)] if fmt.groups else None)
 
 
 def dequantize_padded(q):
@@ -836,7 +890,8 @@ PRESETS = {f.name: f for f in (
     Format("nvfp4", E2M1, E4M3, 16, True), Format("nv_e1m2", E1M2, E4M3, 16, True),
     Format("nvint4", INT4, E4M3, 16, True), Format("mxfp4", E2M1, E8M0, 32), Format("mx_e1m2", E1M2, E8M0, 32),
     Format("mxint4", INT4, E8M0, 32), Format("tetrajet2", E2M1, E4M3, 16, outer=128),
-    Format("if4", E2M1, E4M3, 16, True, more=((INT4, f32(6) / f32(7)),)))}
+    Format("if4", E2M1, E4M3, 16, True, more=((INT4, f32(6) / f32(7)),)),
+    Format("hif4", E1M2, E6M2, 64, groups=(8, 4)))}
 GEMMS = ("fprop", "dgrad", "wgrad")
 
 

@@ -260,7 +260,7 @@ TEST_CASE("a recipe with an invalid format, transform, rounding or mode is rejec
     CHECK(edited([&](operand_policy& o) {
             o.format.scale = scale;
             o.format.outer = outer_scale::per_tensor();
-          }) == x + "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
+          }) == x + "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
   for (const bool quantized : {true, false})
     for (const auto kind : {recipe::transform_choice::kind::random, recipe::transform_choice::kind::given})
       CHECK(edited([&](operand_policy& o) {

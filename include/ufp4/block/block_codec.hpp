@@ -88,6 +88,25 @@ UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& 
   return beyond;
 }
 
+/// Chooses the one-bit exponents of scaled values t, level by level, and divides t by their powers of two. A group has
+/// the exponent 1 if its largest magnitude, divided by the power of the level above, is 2^(E + 1 + levels below) or more;
+/// 2^E is the largest power of two that is not above qmax. Returns the bits where exponent_of reads them.
+UFP4_HD constexpr std::uint32_t take_exponents(const format_spec& f, int cols, float* t) {
+  const int levels = exponent_levels(f.block), top = floor_log2(f.grid.qmax);
+  std::uint32_t bits = 0;
+  for (int level = 0, at = 8; level < levels; at += cols / f.block.group[level], ++level) {
+    const int size = f.block.group[level];
+    const float least = exp2i(top + levels - level);
+    for (int g = 0; g < cols / size; ++g) {
+      bool large = false;
+      for (int k = g * size; k < (g + 1) * size; ++k) large = large || magnitude(t[k]) >= least;
+      for (int k = g * size; large && k < (g + 1) * size; ++k) t[k] = rounded(t[k] * 0.5f);
+      bits |= static_cast<std::uint32_t>(large) << (at + g);
+    }
+  }
+  return bits;
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {
@@ -123,12 +142,14 @@ struct block_coder {
                                        std::uint8_t* codes, quantize_report& report) const {
     const std::uint32_t amax = detail::amax_bits(v);
     if (amax >= detail::infinity_bits) return detail::nan_block(format, v, codes, report);
-    if constexpr (std::is_same_v<Rule, scale_rule_spec>)
+    if constexpr (std::is_same_v<Rule, scale_rule_spec>) {
+      if (format.block.group[0] != 0) return code_with_exponents(v, amax, index, codes, report);
       if (format.choice.count != 0) {
         const grid_and_scale chosen = choose_grid_of(format, rule, tensor, v, detail::to_float(amax));
         code(detail::nth_grid(format, chosen.grid), chosen.scale, v, amax, index, row_step, codes, report);
         return detail::with_grid_number(format, chosen.scale.bits, chosen.grid);
       }
+    }
     const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(amax));
     if constexpr (scale_rule<Rule>)
       if (scale.bits == detail::nan_scale(format.scale)) return detail::nan_block(format, v, codes, report);
@@ -137,6 +158,23 @@ struct block_coder {
   }
 
  private:
+  /// The bits of the scale and of the one-bit exponents of a block of one row.
+  UFP4_MEMBER std::uint32_t code_with_exponents(const block_values& v, std::uint32_t amax, std::uint64_t index,
+                                                std::uint8_t* codes, quantize_report& report) const {
+    const block_scale scale = detail::scale_for_grid(format, 0, rule, tensor, v, detail::to_float(amax));
+    if (scale.factor == 0.0f || amax == 0) {
+      report.underflowed_scales += amax != 0;
+      detail::zero_codes(format.grid, v, codes);
+      return scale.bits;
+    }
+    float t[256];
+    for (int k = 0; k < v.cols; ++k)
+      t[k] = detail::rounded(scale.divides ? v.x[k] / scale.factor : v.x[k] * scale.factor);
+    const std::uint32_t bits = scale.bits | detail::take_exponents(format, v.cols, t);
+    for (int k = 0; k < v.cols; ++k) report.saturated += detail::magnitude(t[k]) > format.grid.qmax;
+    detail::round_run(format.grid, rounding, t, v.cols, index, codes);
+    return bits;
+  }
   UFP4_MEMBER void code(const grid4& grid, const block_scale& scale, const block_values& v, std::uint32_t amax,
                         std::uint64_t index, std::uint64_t row_step, std::uint8_t* codes,
                         quantize_report& report) const {
@@ -181,7 +219,7 @@ UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale
 /// returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic
 /// rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's own.
 template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
-  requires(F::block.rows == 1 && F::grids == 1)
+  requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},
                                               std::uint64_t index = 0, tensor_constants tensor = {}, Rule rule = {}) {
   constexpr int count = F::block.cols;
@@ -197,7 +235,7 @@ UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* pack
 
 /// The inverse: B / 2 bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
 template <any_block_format F>
-  requires(F::block.rows == 1 && F::grids == 1)
+  requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::scale_type scale, float* x,
                                         float tensor_scale = 1.0f) {
   const float effective = static_cast<float>(scale) * tensor_scale;

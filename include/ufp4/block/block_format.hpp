@@ -7,10 +7,12 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The shape of a block: 1 x cols along the contraction axis, or a rectangle.
+/// The shape of a block: 1 x cols along the contraction axis, or a rectangle; and the groups of columns within it that
+/// share one-bit exponents.
 struct block_shape {
-  int rows = 1;   ///< 1, or the height of a rectangle
-  int cols = 16;  ///< along the contraction axis
+  int rows = 1;           ///< 1, or the height of a rectangle
+  int cols = 16;          ///< along the contraction axis
+  int group[2] = {0, 0};  ///< columns that share a one-bit exponent, at up to two levels; 0 for none (numerics 5)
   constexpr block_shape() = default;
   UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}             ///< 1 x along_k
   UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}  ///< rows x cols
@@ -72,6 +74,13 @@ struct grid_choice {
   friend constexpr bool operator==(const grid_choice&, const grid_choice&) = default;
 };
 
+/// 1 x cols with one-bit exponents of groups of `wide` and, within them, of `narrow` columns.
+constexpr block_shape grouped(int cols, int wide, int narrow = 0) {
+  block_shape shape(cols);
+  shape.group[0] = wide, shape.group[1] = narrow;
+  return shape;
+}
+
 /// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
   grid4 grid;            ///< the element format, or the first of several
@@ -99,7 +108,7 @@ constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale,
     return "a format without outer scales has an outer.type";
   if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
   if (outer.span != outer_span::none && scale != scale_kind::e4m3 && scale != scale_kind::ue5m3)
-    return "float, bf16 and e8m0 block scales take no tensor scale: their range needs none";
+    return "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none";
   if (outer.span != outer_span::segment)
     return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
   const int cols = outer.segment;
@@ -161,11 +170,35 @@ struct grids_of<one_of<First, More...>> {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// Bytes of what is stored for a block: its scale and, where two grids do not fit the sign bit of the scale, a byte with
-/// the number of its grid.
-UFP4_HD constexpr int block_bytes(scale_kind scale, int more_grids) {
+/// How many one-bit exponents a block has, and how many levels of them.
+UFP4_HD constexpr int exponent_count(const block_shape& block) {
+  return (block.group[0] == 0 ? 0 : block.cols / block.group[0]) +
+         (block.group[1] == 0 ? 0 : block.cols / block.group[1]);
+}
+UFP4_HD constexpr int exponent_levels(const block_shape& block) {
+  return (block.group[0] != 0 ? 1 : 0) + (block.group[1] != 0 ? 1 : 0);
+}
+
+/// Bytes of what is stored for a block: its scale; where two grids do not fit the sign bit of the scale, a byte with the
+/// number of its grid; or its exponents, in 2 or 4 bytes together with the scale.
+UFP4_HD constexpr int block_bytes(scale_kind scale, int more_grids, const block_shape& block) {
+  const int exponents = exponent_count(block);
+  if (exponents != 0) return exponents <= 8 ? 2 : 4;
   const bool has_sign = scale == scale_kind::f32 || scale == scale_kind::bf16 || scale == scale_kind::e4m3;
   return scale_bytes(scale) + (more_grids > (has_sign ? 1 : 0) ? 1 : 0);
+}
+
+/// The reason why the groups of a block do not suit it, or nullptr.
+constexpr const char* group_mismatch(const block_shape& b, scale_kind scale, int more_grids) {
+  const int wide = b.group[0], narrow = b.group[1];
+  if (wide == 0 && narrow == 0) return nullptr;
+  if (wide < 1 || (wide & (wide - 1)) != 0 || wide > b.cols || narrow < 0 || (narrow & (narrow - 1)) != 0 ||
+      narrow >= wide)
+    return "the groups of a block must be powers of two, the first at most a block, the second smaller or 0";
+  if (b.rows != 1 || more_grids != 0) return "one-bit exponents are for blocks of one row and one grid";
+  if (scale_bytes(scale) != 1 || exponent_count(b) > 24)
+    return "one-bit exponents need a scale of 8 bits, and there are at most 24 in a block";
+  return nullptr;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -175,8 +208,9 @@ namespace ufp4::inline UFP4_TYPES {
 /// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
 ///
 /// | Element | any element_format, a user's own included; one_of<...> for blocks that choose among several   |
-/// | Scale   | float, bf16, e4m3, ue5m3 or e8m0                                                              |
-/// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256     |
+/// | Scale   | float, bf16, e4m3, ue5m3, e8m0 or e6m2                                                        |
+/// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256;    |
+/// |         | grouped(64, 8, 4): with one-bit exponents of groups of columns                                |
 /// | Outer   | void; or, above e4m3 and ue5m3 scales, a second level: float or bf16 for the whole matrix,    |
 /// |         | per_row<float>, per_segment<128, float>. The other scale types' range needs none              |
 template <class Element, scale_format Scale, block_shape Block, class Outer = void>
@@ -193,7 +227,7 @@ struct block_format {
       "the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>");
   static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
   static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
-                "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
+                "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
   static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
                 "outer scales are float or bf16; a segment is a power of two from the block length to 65536");
 
@@ -208,8 +242,11 @@ struct block_format {
   static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;       ///< one for the whole matrix
   static constexpr bool has_outer_array = two_level && !has_tensor_scale;          ///< one for each row or segment
   /// Bytes of what is stored for a block: sizeof(Scale), or more where the number of its grid does not fit there.
-  static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1);
-  static_assert(block_bytes <= 2 || block_bytes == sizeof(Scale),
+  static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1, Block);
+  static_assert(detail::group_mismatch(Block, scale_traits<Scale>::kind, grids - 1) == nullptr,
+                "one-bit exponents: groups are descending powers of two within a block of one row, at most 24 in all, "
+                "under a scale of 8 bits, with one grid");
+  static_assert(block_bytes <= 2 || block_bytes == sizeof(Scale) || Block.group[0] != 0,
                 "bf16 and float scales can store the choice of two grids only");
   /// Whether the scales of a matrix are an array of Scale, scales(); otherwise there is scale_bytes() only.
   static constexpr bool has_scale_array = !has_outer_array && block_bytes == sizeof(Scale);
@@ -245,7 +282,7 @@ UFP4_HD constexpr float factor_of(const format_spec& f, int g) { return g == 0 ?
 /// Where the number of the grid is: the sign bit of the scale, or the byte after it.
 UFP4_HD constexpr int grid_shift(const format_spec& f) {
   const int bits = 8 * scale_bytes(f.scale);
-  return block_bytes(f.scale, f.choice.count) == scale_bytes(f.scale) ? bits - 1 : bits;
+  return block_bytes(f.scale, f.choice.count, f.block) == scale_bytes(f.scale) ? bits - 1 : bits;
 }
 UFP4_HD constexpr std::uint32_t with_grid_number(const format_spec& f, std::uint32_t scale, int g) {
   return f.choice.count == 0 ? scale : scale | static_cast<std::uint32_t>(g) << grid_shift(f);
@@ -258,8 +295,17 @@ UFP4_HD constexpr int grid_number(const format_spec& f, std::uint32_t bits) {
 }
 /// The value of a block scale, without outer scales: fl(scale * factor of the grid).
 UFP4_HD constexpr float decode_block(const format_spec& f, std::uint32_t bits) {
-  if (f.choice.count == 0) return decode_scale(f.scale, bits);
+  if (f.choice.count == 0) return decode_scale(f.scale, f.block.group[0] == 0 ? bits : bits & 0xFFu);
   return decode_scale(f.scale, bits & ((std::uint32_t{1} << grid_shift(f)) - 1)) * factor_of(f, grid_number(f, bits));
+}
+
+/// The sum of the one-bit exponents of column k of a block: its values are those of the grid times two to it.
+UFP4_HD constexpr int exponent_of(const format_spec& f, std::uint32_t bits, int k) {
+  if (f.block.group[0] == 0) return 0;
+  const std::uint32_t wide = bits >> (8 + k / f.block.group[0]) & 1u;
+  if (f.block.group[1] == 0) return static_cast<int>(wide);
+  const int first = 8 + f.block.cols / f.block.group[0];
+  return static_cast<int>(wide + (bits >> (first + k / f.block.group[1]) & 1u));
 }
 
 /// The reason why the further grids do not suit a format, or nullptr.
@@ -267,7 +313,7 @@ constexpr const char* choice_mismatch(const format_spec& f) {
   const int count = f.choice.count, bytes = scale_bytes(f.scale);
   if (count == 0) return nullptr;
   if (count < 0 || count > 3) return "a block chooses among at most four grids";
-  if (block_bytes(f.scale, count) != bytes && bytes != 1)
+  if (block_bytes(f.scale, count, f.block) != bytes && bytes != 1)
     return "bf16 and float scales can store the choice of two grids only";
   for (int g = 0; g < 3; ++g) {
     const grid4& grid = f.choice.grid[g];
@@ -285,23 +331,27 @@ constexpr const char* format_mismatch(const format_spec& f) {
   const int rows = f.block.rows, cols = f.block.cols;
   if (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f))
     return "the format has no values; spec_of<nvfp4> is one that has";
-  if (f.scale > scale_kind::e8m0) return "the format's scale is no scale_kind";
+  if (f.scale > scale_kind::e6m2) return "the format's scale is no scale_kind";
   if (cols < 2 || cols > 256 || (cols & (cols - 1)) != 0)
     return "the block length must be a power of two from 2 to 256";
   if (rows < 1 || rows > 128 || (rows & (rows - 1)) != 0)
     return "the rows of a block must be a power of two from 1 to 128";
   if (const char* reason = choice_mismatch(f)) return reason;
+  if (const char* reason = group_mismatch(f.block, f.scale, f.choice.count)) return reason;
   return outer_mismatch(f.outer, f.scale, f.block);
 }
 
 /// Whether a format has parts that only portable kernels have.
-UFP4_HD constexpr bool needs_portable(const format_spec& f) { return f.has_outer_array() || f.choice.count != 0; }
+UFP4_HD constexpr bool needs_portable(const format_spec& f) {
+  return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2;
+}
 /// Whether a format has parts that only CPU operations have, not GPUs, file formats and the Python package.
 UFP4_HD constexpr bool is_extended(const format_spec& f) {
   return needs_portable(f) || f.outer.type != scale_kind::f32;
 }
 /// What they lack, for messages.
-inline constexpr const char* extended_parts = "outer scales of rows, of segments or of type bf16, or several grids";
+inline constexpr const char* extended_parts =
+    "outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or one-bit exponents";
 
 /// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from the
 /// next multiple of their size on, its outer scales where each row or segment has one.
@@ -328,7 +378,7 @@ UFP4_HD constexpr std::size_t outer_count(const format_spec& f, std::size_t padd
 }
 UFP4_HD constexpr scale_strip scale_strip_of(const format_spec& f, std::size_t padded) {
   return {padded / static_cast<std::size_t>(f.block.cols), outer_count(f, padded),
-          static_cast<std::size_t>(block_bytes(f.scale, f.choice.count)),
+          static_cast<std::size_t>(block_bytes(f.scale, f.choice.count, f.block)),
           static_cast<std::size_t>(scale_bytes(f.outer.type))};
 }
 

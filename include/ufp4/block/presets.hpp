@@ -33,6 +33,10 @@ using tetrajet2 = block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>;
 /// IF4 (arXiv 2603.28765): each block is E2M1 or, where the sign bit of its scale is set, a 4-bit integer times 6/7.
 using if4 = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>;
 
+// One-bit exponents under the scale.
+/// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale, with exponents of groups of 8 and of 4.
+using hif4 = block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>;
+
 /// A string literal as a template argument.
 template <std::size_t size>
 struct literal {
@@ -63,9 +67,10 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
-/// Presets with outer scales of rows or segments, or with several grids. A list of their own, because only CPU
+/// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because only CPU
 /// operations and the C interface have them: GPUs and file formats reject them.
-using extended_presets = preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">>;
+using extended_presets =
+    preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">>;
 
 /// Calls visit(preset_row<...>{}) for every row of a list, in its order.
 template <class Visit, class... Rows>

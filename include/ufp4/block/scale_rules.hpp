@@ -110,6 +110,8 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
   if (rule.grids > search_error::largest) return "choose_grid: invalid search_error";
   if (f.choice.count == 0 && rule.grids != search_error::squared)
     return "choose_grid has no effect: the format has one grid";
+  if (f.block.group[0] != 0 && (rule.mse_search || rule.what == rule_kind::four_over_six))
+    return "mse_search and four_over_six are for formats without one-bit exponents";
   if (f.choice.count != 0 && (rule.mse_search || rule.what == rule_kind::four_over_six))
     return "mse_search and four_over_six are for formats of one grid; blocks of several choose a grid already";
   if (rule.what != rule_kind::four_over_six) return nullptr;
@@ -118,8 +120,10 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
 
-/// The largest magnitude of grid g with its factor.
-UFP4_HD constexpr float qmax_of(const format_spec& f, int g) { return nth_grid(f, g).qmax * factor_of(f, g); }
+/// The largest magnitude of grid g with its factor, or with all one-bit exponents.
+UFP4_HD constexpr float qmax_of(const format_spec& f, int g) {
+  return nth_grid(f, g).qmax * factor_of(f, g) * static_cast<float>(1 << exponent_levels(f.block));
+}
 /// The smallest of them, which no amax exceeds under the largest block scale.
 UFP4_HD constexpr float least_qmax(const format_spec& f) {
   float least = f.grid.qmax;
@@ -138,7 +142,7 @@ UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, c
     decode = decode_scale(f.outer.type, encode_scale(f.outer.type, decode));
     S = 1.0f / decode < max_finite ? 1.0f / decode : max_finite;
   }
-  return {decode, S * (1.0f / f.grid.qmax), S};
+  return {decode, S * (1.0f / qmax_of(f, 0)), S};
 }
 
 /// block_scale::divides of every block of a format.
@@ -274,10 +278,11 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// The scale of a block for one of several grids: that of a format with this grid alone, whose qmax has its factor.
+/// The scale of a block for one of several grids, or of a block with exponents: that of a format with this grid alone,
+/// whose qmax has the factor and the exponents.
 UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const scale_rule_spec& rule,
                                           const tensor_constants& tensor, const block_values& v, float amax) {
-  format_spec one{nth_grid(f, g), f.scale, f.block, f.outer};
+  format_spec one{nth_grid(f, g), f.scale, {f.block.rows, f.block.cols}, f.outer};
   one.grid.qmax = qmax_of(f, g);
   tensor_constants constants = tensor;
   if (f.two_level()) constants.scale_factor = tensor.encode * (1.0f / one.grid.qmax);

@@ -171,7 +171,7 @@ inline quantized_size storage_of(const char* what, const quantized_shape& s) {
 inline void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
                         std::span<const std::byte> scales) {
   const quantized_size size = storage_of(what, s);
-  const auto width = static_cast<std::size_t>(block_bytes(s.format.scale, s.format.choice.count));
+  const auto width = static_cast<std::size_t>(block_bytes(s.format.scale, s.format.choice.count, s.format.block));
   expects(codes.size() == size.codes, what, ": codes has ", codes.size(), " bytes, but ", s.rows, " x ", s.cols,
           " elements (", s.padded_cols(), " with padding) take ", size.codes);
   expects(scales.size() == size.scales, what, ": scales has ", scales.size() / width, " entries",
@@ -210,7 +210,7 @@ inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint3
 }
 /// What is stored for block i: its scale, with the number of its grid.
 inline std::uint32_t load_block(const void* scales, const format_spec& f, std::size_t i) {
-  return load_bits(scales, block_bytes(f.scale, f.choice.count), i);
+  return load_bits(scales, block_bytes(f.scale, f.choice.count, f.block), i);
 }
 
 /// The outer scale that covers column k, from the outer scales of a strip; 1 without an array of them.
@@ -259,7 +259,8 @@ class any_quantized_view : public detail::shaped {
     const float outer =
         f.has_outer_array() ? detail::outer_scale_at(f, padded_cols(), scales + strip.outer_at(), col) : tensor_scale();
     const grid4& grid = detail::nth_grid(f, detail::grid_number(f, bits));
-    return grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * (scale * outer);
+    const float power = detail::exp2i(detail::exponent_of(f, bits, static_cast<int>(col % length)));
+    return grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * power * (scale * outer);
   }
 
  protected:

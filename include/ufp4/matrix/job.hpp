@@ -131,7 +131,7 @@ struct quantized_sink {
 
 /// The values of all grids of a format as integers times one power of two.
 struct grid_integers {
-  bool exact = true;  ///< whether they are such integers, up to 181; otherwise the rest has no meaning
+  bool exact = true;  ///< whether they, times the powers of their exponents, are such integers, up to 181
   float unit = 0;     ///< the power of two
   std::int16_t integer[4][16] = {};
 };
@@ -144,7 +144,8 @@ constexpr grid_integers integers_of_grids(const format_spec& f) {
   for (int g = 0; all.exact && g <= f.choice.count; ++g)
     for (int c = 0; c < 16; ++c) {
       const float units = nth_grid(f, g).value[c] / all.unit;
-      if (!(units >= -181.0f && units <= 181.0f)) return {false};
+      const float most = 181.0f / static_cast<float>(1 << exponent_levels(f.block));
+      if (!(units >= -most && units <= most)) return {false};
       all.integer[g][c] = static_cast<std::int16_t>(units);
     }
   return all;
@@ -162,8 +163,9 @@ struct gemm_operand {
   float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
   const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
   constexpr bool exact() const {
-    return is_quantized &&
-           (q.format.choice.count == 0 ? q.format.grid.exact_products : integers_of_grids(q.format).exact);
+    if (!is_quantized) return false;
+    const bool one_table = q.format.choice.count == 0 && q.format.block.group[0] == 0;
+    return one_table ? q.format.grid.exact_products : integers_of_grids(q.format).exact;
   }
   bool interleaved() const { return is_quantized && q.interleaved; }
 };

@@ -199,8 +199,9 @@ void check_options(const char* operation, const O& options, const format_spec& f
   if constexpr (std::same_as<decltype(options.rule), scale_rule_spec>)
     check_none(operation, rule_mismatch(options.rule, format));
   else
-    expects(format.choice.count == 0, operation,
-            ": a scale rule of the program's own is for formats of one grid; this one has ", format.choice.count + 1);
+    expects(format.choice.count == 0 && format.block.group[0] == 0, operation,
+            ": a scale rule of the program's own is for formats of one grid without one-bit exponents; this one has ",
+            format.choice.count + 1, " grids, ", exponent_count(format.block), " exponents");
   if constexpr (std::same_as<decltype(options.rounding), rounding_spec>)
     expects(options.rounding.what <= rounding_spec::kind::stochastic, operation,
             ": invalid kind of rounding_spec: ", static_cast<unsigned>(options.rounding.what));

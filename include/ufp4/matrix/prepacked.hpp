@@ -51,7 +51,8 @@ float prepacked_element(const Q& p, std::size_t row, std::size_t col) {
   const std::uint32_t bits = load_block(q.scales, f, q.scale_index(row, block));
   const float scale = decode_block(f, bits);
   const float outer = f.has_outer_array() ? q.outer_scale(row, block) : q.tensor_scale;
-  return nth_grid(f, grid_number(f, bits)).value[q.layout().code(q.codes, row, col)] * (scale * outer);
+  const float power = exp2i(exponent_of(f, bits, static_cast<int>(col % static_cast<std::size_t>(f.block.cols))));
+  return nth_grid(f, grid_number(f, bits)).value[q.layout().code(q.codes, row, col)] * power * (scale * outer);
 }
 
 /// Copies the block scales of one row; Bits is as wide as a scale.

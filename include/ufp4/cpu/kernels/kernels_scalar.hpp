@@ -161,7 +161,8 @@ inline void decode_run(const quantize_job& job, const coded_run& run, float* q) 
   }
   for (int i = 0; i < run.height * run.cols; ++i) {
     const int b = i % run.cols / length;
-    q[i] = values[b][run.codes[i]] * effective[b];
+    const float power = exp2i(ufp4::detail::exponent_of(job.format, run.scales[b], i % length));
+    q[i] = values[b][run.codes[i]] * power * effective[b];
   }
 }
 
@@ -224,6 +225,12 @@ inline void dequantize_scalar(const quantized_source& q, const sink& out, std::s
       const std::size_t live = q.cols - k < length ? q.cols - k : length;
       const grid4& grid = grid_at(q, i, k / length);
       for (std::size_t j = 0; j < live; ++j) values[j] = grid.value[code_at(codes, k + j)] * effective;
+      if (q.format.block.group[0] != 0) {
+        const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(i, k / length));
+        for (std::size_t j = 0; j < live; ++j)
+          values[j] = grid.value[code_at(codes, k + j)] *
+                      exp2i(ufp4::detail::exponent_of(q.format, bits, static_cast<int>(j))) * effective;
+      }
       store_row(out, i, k, live, values);
     }
   }

@@ -40,10 +40,26 @@ void decode_blocks(const quantized_source& q, const panel& p, const T (&decode)[
     }
 }
 
+/// Multiplies the elements of a decoded panel by two to the exponents of their groups.
+template <class T>
+void apply_exponents(const quantized_source& q, const panel& p, T* out) {
+  const auto length = static_cast<std::size_t>(q.format.block.cols);
+  for (std::size_t r = 0; q.format.block.group[0] != 0 && r < p.rows; ++r)
+    for (std::size_t k = 0; k < p.depth; ++k) {
+      const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(p.row + r, (p.k + k) / length));
+      T& element = out[r * panel_depth + k];
+      element =
+          static_cast<T>(element * static_cast<T>(1 << exponent_of(q.format, bits, static_cast<int>(k % length))));
+    }
+}
+
 /// The values of a panel as integers times integer_unit.
 inline void decode_integers(const quantized_source& q, const panel& p, std::int16_t* out) {
-  if (q.format.choice.count == 0) return decode_codes(q, p, q.format.grid.integer, out);
-  decode_blocks(q, p, integers_of_grids(q.format).integer, out);
+  if (q.format.choice.count == 0)
+    decode_codes(q, p, q.format.grid.integer, out);
+  else
+    decode_blocks(q, p, integers_of_grids(q.format).integer, out);
+  apply_exponents(q, p, out);
 }
 inline float integer_unit(const quantized_source& q) {
   return q.format.choice.count == 0 ? q.format.grid.unit : integers_of_grids(q.format).unit;
@@ -69,7 +85,10 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 /// Element values without their block scales.
 inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
   if (!side.is_quantized) return load_plain(side.plain, p, out);
-  if (side.q.format.choice.count == 0) return decode_codes(side.q, p, side.q.format.grid.value, out);
+  if (side.q.format.choice.count == 0) {
+    decode_codes(side.q, p, side.q.format.grid.value, out);
+    return apply_exponents(side.q, p, out);
+  }
   float values[4][16];
   for (int g = 0; g <= side.q.format.choice.count; ++g)
     for (int c = 0; c < 16; ++c) values[g][c] = nth_grid(side.q.format, g).value[c];
