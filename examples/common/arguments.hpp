@@ -82,6 +82,14 @@ class arguments {
       throw usage_error(flag + " takes a number above 0, not " + ufp4::interop::printable(text));
     return result;
   }
+  /// From 0 to below 1.
+  double share(const std::string& flag) {
+    const std::string text = value(flag);
+    double result = 0;
+    if (!parse(text, result) || !(result >= 0) || !(result < 1))
+      throw usage_error(flag + " takes a number from 0 to below 1, not " + ufp4::interop::printable(text));
+    return result;
+  }
 
  private:
   static bool is_negative(std::string_view text) {

@@ -37,7 +37,7 @@ namespace torch_linear {
 using torch::Tensor;
 using ufp4::recipe::bound_recipe, ufp4::recipe::training_recipe;
 
-using ufp4::recipe::named_recipes;
+using ufp4::recipe::named_recipe, ufp4::recipe::named_recipes;
 
 namespace detail {
 
@@ -188,7 +188,7 @@ class linear_function : public torch::autograd::Function<linear_function> {
 inline training_recipe recipe_named(std::string_view name, std::uint64_t seed) {
   std::string known;
   for (const named_recipe& r : named_recipes) {
-    if (name == r.name) return r.preset(seed);
+    if (name == r.name) return r.make(seed);
     known += (known.empty() ? "" : ", ") + std::string(r.name);
   }
   throw std::invalid_argument("recipe_named: '" + std::string(name) + "' is none of " + known);

@@ -36,7 +36,10 @@ model (default: --size nano)
 training (the defaults depend on the size)
   --batch N                     sequences per step
   --microbatches N              equal parts of a batch, whose gradients are added in order (default 4)
-  --steps N --lr X --warmup N   AdamW, linear warmup (default a tenth), cosine to a tenth of X
+  --steps N --lr X --warmup N   AdamW, linear warmup (default a tenth of the steps), then a cosine
+  --lr-floor X                  the rate at the end, as a share of --lr (default 0.1; 0 decays to zero)
+  --ema X                       also validate the moving average of the weights with this decay (default 0: none)
+  --from FILE                   start with the weights, moments and step of another run's checkpoint
   --seed N                      of the initial weights, random signs and stochastic rounding (default 1)
   --data-seed N                 of the order of the data (default 1); use the same one to compare recipes
   --text FILE...                files, or folders of them (default: the C++ standard library's headers)
@@ -51,12 +54,14 @@ recipe (default: --recipe ufp4); the other options change parts of the named rec
   --signs fixed|step            random signs stay the same, or change at each step
 
 output
-  --out FOLDER                  config.json, log.csv, probes.csv, checkpoint.safetensors and, last, result.json
+  --out FOLDER                  config.json, log.csv, probes.csv, gradients.csv, a checkpoint and, last, result.json
   --resume                      continue from the checkpoint in FOLDER, with the same options
   --checkpoint-every N          steps between checkpoints (default 0: at the end and on Ctrl-C)
+  --keep-at N                   keep the checkpoint of step N as checkpoint-N.safetensors, for --from
   --eval-every N                steps between validation losses (default 0: at the end)
   --eval-windows N              sequences for a validation loss
   --probe-every N               steps between measurements of every operand and of the residual stream (default 0: none)
+  --gradient-draws N            probes also measure the errors of the gradients over N >= 2 draws of random bits
   --csv, --json                 print log.csv row by row, or result.json, instead of the summary
   --quiet                       no progress line, no summary
   --threads N                   0 is all cores (default 0); does not change the bits
@@ -128,12 +133,22 @@ inline void add_training_flags(std::map<std::string, flag_reader>& flags, change
   count("--eval-every", &settings::eval_every, 0, many);
   count("--eval-windows", &settings::eval_windows, 1, many);
   count("--probe-every", &settings::probe_every, 0, many);
+  count("--gradient-draws", &settings::gradient_draws, 2, 1 << 20);
   count("--checkpoint-every", &settings::checkpoint_every, 0, many);
+  count("--keep-at", &settings::keep_at, 1, many);
   count("--threads", &settings::threads, 0, 1024);
   flags["--lr"] = [&then](arguments& rest, const std::string& flag) {
     const double x = rest.positive(flag);
     then.push_back([x](settings& s) { s.lr = x; });
   };
+  const auto share = [&](const char* name, double settings::* member) {
+    flags[name] = [&then, member](arguments& rest, const std::string& flag) {
+      const double x = rest.share(flag);
+      then.push_back([member, x](settings& s) { s.*member = x; });
+    };
+  };
+  share("--lr-floor", &settings::lr_floor);
+  share("--ema", &settings::ema);
 }
 
 inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& s) {
@@ -148,6 +163,7 @@ inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& 
   word("--clip", s.parts.clip);
   word("--signs", s.parts.signs);
   word("--out", s.out);
+  word("--from", s.from);
   flags["--ranks"] = [&s](arguments& rest, const std::string& flag) {
     s.ranks = static_cast<int>(rest.number(flag, 1, 4096));
   };
@@ -175,7 +191,12 @@ inline void check(const settings& s) {
   if (s.csv && s.json) throw usage_error("--csv and --json: both write to stdout; give one of them");
   if (s.resume && s.out.empty()) throw usage_error("--resume needs --out FOLDER, which has the checkpoint");
   if (s.checkpoint_every != 0 && s.out.empty()) throw usage_error("--checkpoint-every needs --out FOLDER");
+  if (s.keep_at != 0 && s.out.empty()) throw usage_error("--keep-at needs --out FOLDER");
+  if (s.keep_at > s.steps)
+    throw usage_error("--keep-at must be at most --steps, " + std::to_string(s.steps) + ", got " +
+                      std::to_string(s.keep_at));
   if (s.probe_every != 0 && s.out.empty()) throw usage_error("--probe-every needs --out FOLDER, for probes.csv");
+  if (s.gradient_draws != 0 && s.probe_every == 0) throw usage_error("--gradient-draws needs --probe-every N");
   if (s.warmup > s.steps)
     throw usage_error("--warmup must be at most --steps, " + std::to_string(s.steps) + ", got " +
                       std::to_string(s.warmup));

@@ -16,16 +16,24 @@
 
 namespace train_lm {
 
-/// e^x. For float: within 2 units in the last place for x in [-86, 88]; x beyond that is clamped.
+namespace detail {
+
+/// The range of exponential_in_range, for float.
+template <class T>
+inline T clamped(T x) {
+  if constexpr (!std::is_same_v<T, float>) return x;
+  x = x < T(-86) ? T(-86) : x;
+  return x > T(88) ? T(88) : x;
+}
+
+/// e^x. For float: within 2 units in the last place for x in [-86, 88].
 /// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by Taylor's series to r^7, whose remainder is below 0.35^8 / 8! = 6e-9 of
 /// it.
 template <class T>
-inline T exponential(T x) {
+inline T exponential_in_range(T x) {
   if constexpr (!std::is_same_v<T, float>) {
     return std::exp(x);
   } else {
-    x = x < -86.0f ? -86.0f : x;
-    x = x > 88.0f ? 88.0f : x;
     constexpr float shift = 12582912.0f;  // 1.5 * 2^23: floats near it are 1 apart, so the last bits of the sum are n
     const float shifted = x * 1.44269504f + shift, n = shifted - shift;
     const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // ln 2 = 355/512 - 2.1219444e-4; 355 n is exact
@@ -40,16 +48,22 @@ inline T exponential(T x) {
   }
 }
 
-/// x_i = e^(scale x_i - shift). Not inlined: in a larger function GCC 12 compiles the two limits to branches and does
-/// not vectorize the loop.
+}  // namespace detail
+
+/// x_i = e^(scale x_i - shift). A float exponent is clamped to [-86, 88], in a loop of its own: GCC compiles the limits
+/// to branches in the same loop as the series, and vectorizes neither. Not inlined, so that no product of the caller is
+/// fused into the subtraction.
 template <class T>
 [[gnu::noinline]] void exponentials(T* x, index n, T scale, T shift) {
-  for (index i = 0; i < n; ++i) x[i] = exponential(x[i] * scale - shift);
+  for (index i = 0; i < n; ++i) x[i] = detail::clamped(x[i] * scale - shift);
+  for (index i = 0; i < n; ++i) x[i] = detail::exponential_in_range(x[i]);
 }
 
+/// y_i = 1 / (1 + e^-x_i). Not inlined either.
 template <class T>
-inline T sigmoid(T x) {
-  return T(1) / (T(1) + exponential(-x));
+[[gnu::noinline]] void sigmoids(const T* x, T* y, index n) {
+  for (index i = 0; i < n; ++i) y[i] = detail::clamped(-x[i]);
+  for (index i = 0; i < n; ++i) y[i] = T(1) / (T(1) + detail::exponential_in_range(y[i]));
 }
 
 namespace detail {

@@ -116,8 +116,8 @@ struct linear_seconds {
 /// The library's linear operations under a recipe. The dW of a microbatch is one part of a grouped call. With several
 /// ranks the calls are collectives, and the codes are those of one rank with the whole batch.
 ///
-/// The library quantizes and multiplies in one call. To estimate the time of each, every 29th call is followed by two
-/// calls that have one operand each and no output, and so only quantize. 29 is a prime, so that the sample contains all
+/// The library quantizes and multiplies in one call. To estimate the time of each, every 97th call is followed by two
+/// calls that have one operand each and no output, and so only quantize. 97 is a prime, so that the sample contains all
 /// layers and GEMMs.
 class recipe_engine final : public linear_engine<float> {
  public:
@@ -248,7 +248,7 @@ class recipe_engine final : public linear_engine<float> {
   void timed(const Whole& whole, const Left& quantize_left, const Right& quantize_right) {
     const double here = seconds_of(whole);
     total_ += here;
-    if (calls_++ % 29 != 0) return;
+    if (calls_++ % 97 != 0) return;
     sampled_ += here;
     sampled_quantize_ += seconds_of(quantize_left) + seconds_of(quantize_right);
   }

@@ -35,10 +35,14 @@ double global_norm(const std::vector<matrix<T>>& gradients) {
   double sum = 0;
   for (const matrix<T>& g : gradients) {
     double lane[8] = {};  // independent sums, so that the compiler vectorizes the loop
-    for (index i = 0; i < g.size(); ++i) {
-      const auto value = static_cast<double>(g.data()[i]);
-      lane[i % 8] += value * value;
-    }
+    const auto add = [&](index i, index j) {
+      const auto value = static_cast<double>(g.data()[i + j]);
+      lane[j] += value * value;
+    };
+    index i = 0;
+    for (; i + 8 <= g.size(); i += 8)
+      for (index j = 0; j < 8; ++j) add(i, j);
+    for (index j = 0; i + j < g.size(); ++j) add(i, j);
     for (const double l : lane) sum += l;
   }
   return std::sqrt(sum);
@@ -107,6 +111,32 @@ class adamw {
   }
 
   adamw_settings settings_;
+};
+
+/// The moving average of the parameters after each update, where update i of t has weight decay^(t - i). The initial
+/// parameters are not part of it.
+template <class T>
+class parameter_average {
+ public:
+  parameter_average(const std::vector<parameter<T>>& parameters, double decay) : decay_(decay) {
+    if (decay > 0)
+      for (const parameter<T>& p : parameters) means.push_back(matrix<T>::Zero(p.value.rows(), p.value.cols()));
+  }
+
+  /// `updates`: the number of parameters averaged so far, these included.
+  void add(const std::vector<parameter<T>>& parameters, std::uint64_t updates) {
+    const T share = static_cast<T>((1 - decay_) / (1 - std::pow(decay_, static_cast<double>(updates))));
+    for (std::size_t p = 0; p < means.size(); ++p) means[p] += share * (parameters[p].value - means[p]);
+  }
+  /// Exchanges the average and the parameters; a second call restores both.
+  void exchange(std::vector<parameter<T>>& parameters) {
+    for (std::size_t p = 0; p < means.size(); ++p) means[p].swap(parameters[p].value);
+  }
+
+  std::vector<matrix<T>> means;  ///< one matrix per parameter; empty for decay 0
+
+ private:
+  double decay_;
 };
 
 }  // namespace train_lm

@@ -154,6 +154,7 @@ class training_run {
   void begin() {
     if (run_.csv) out_ << log_row::header << "\n";
     ranks_.check_equal("the text", text_.hash());
+    if (!run_.from.empty()) trainer_.start_from(checkpoint(run_.from));
     if (run_.out.empty()) return;
     folder_.emplace(run_.out);
     if (folder_->has_checkpoint() && !run_.resume)
@@ -161,15 +162,17 @@ class training_run {
     if (folder_->has_checkpoint()) trainer_.restore(checkpoint(folder_->checkpoint_path()));
     if (ranks_.count() > 1) ranks_.check_equal("the checkpoint", trainer_.hash());
     if (!writes()) return folder_.reset();
-    losses_ = folder_->open_tables(trainer_.step(), run_.probe_every != 0);
+    losses_ =
+        folder_->open_tables(trainer_.first_step(), trainer_.step(), run_.probe_every != 0, run_.gradient_draws != 0);
     folder_->write_config(configuration(run_, ranks_.count(), text_));
   }
 
   log_row one_step() {
     const std::uint64_t next = trainer_.step() + 1;
-    std::vector<probe_row> probes;
-    const bool probed = writes() && run_.probe_every != 0 && (next == 1 || next % run_.probe_every == 0);
-    log_row row = trainer_.advance(probed ? &probes : nullptr);
+    measured_rows measured;
+    const bool probed =
+        writes() && run_.probe_every != 0 && (next == trainer_.first_step() + 1 || next % run_.probe_every == 0);
+    log_row row = trainer_.advance(probed ? &measured : nullptr);
     if (writes() && (trainer_.done() || (run_.eval_every != 0 && next % run_.eval_every == 0)))
       row.valid_loss = valid_ = trainer_.validate();
     else
@@ -177,9 +180,11 @@ class training_run {
     losses_.push_back(row.train_loss);
     if (run_.csv) out_ << row.text() << std::endl;  // flushed, so that a reader of a pipe gets each row at once
     if (folder_) {
-      if (probed) folder_->add(probes);
+      if (probed) folder_->add(measured.probes);
+      if (!measured.gradients.empty()) folder_->add(measured.gradients);
       folder_->add(row);
     }
+    if (folder_ && next == run_.keep_at) trainer_.save(*folder_, "checkpoint-" + std::to_string(next) + ".safetensors");
     if (run_.checkpoint_every != 0 && next % run_.checkpoint_every == 0 && !trainer_.done()) save();
     const double rate = row.tokens / row.seconds;
     line_.step(row.step, run_.steps, row.train_loss, rate,
@@ -191,7 +196,7 @@ class training_run {
 
   void save() {
     if (ranks_.count() > 1) ranks_.check_equal("the trained model", trainer_.hash());
-    if (folder_) trainer_.save(*folder_);
+    if (folder_) trainer_.save(*folder_, run_folder::checkpoint_name);
   }
 
   int stop(const std::string& command) {
@@ -209,7 +214,7 @@ class training_run {
   int diverged(const log_row& row) {
     line_.show("");
     if (!writes()) return 3;
-    write_result({}, {});
+    write_result({}, {}, {});
     err_ << "train_lm: diverged: step " << row.step << ", loss " << compare::shortest(row.train_loss, "not a number")
          << ", gradient norm " << compare::shortest(row.grad_norm, "not a number") << "; try a smaller --lr than "
          << compare::shortest(run_.lr, "") << "\n";
@@ -219,7 +224,8 @@ class training_run {
   void finish() {
     if (!writes()) return;
     const double train = mean_of_last_tenth(losses_), valid = valid_ ? *valid_ : trainer_.validate();
-    write_result(train, valid);
+    const std::optional<double> average = trainer_.validate_average();
+    write_result(train, valid, average);
     if (run_.quiet || run_.csv || run_.json) return;
     const spent s = trainer_.seconds();
     line_.show("");
@@ -230,16 +236,18 @@ class training_run {
          << " % multiplying)\n"
          << "loss " << compare::fixed(train, 4) << " in training (last tenth), " << compare::fixed(valid, 4)
          << " in validation, nats per byte\n";
+    if (average) out_ << "loss " << compare::fixed(*average, 4) << " in validation of the averaged weights\n";
     if (folder_) out_ << "run folder: " << compare::printable(run_.out) << "\n";
   }
 
-  void write_result(std::optional<double> train, std::optional<double> valid) {
+  void write_result(std::optional<double> train, std::optional<double> valid, std::optional<double> average) {
     const auto number = [](double x) { return compare::shortest(x, "null"); };
     const auto loss = [&](std::optional<double> x) { return x ? number(*x) : std::string("null"); };
     const spent s = trainer_.seconds();
     const std::string text = json_object({{"config", json_object(configuration(run_, ranks_.count(), text_), 1)},
                                           {"final_train_loss", loss(train)},
                                           {"valid_loss", loss(valid)},
+                                          {"average_valid_loss", loss(average)},
                                           {"steps", std::to_string(trainer_.step())},
                                           {"tokens", number(trainer_.tokens())},
                                           {"flops", number(trainer_.flops())},

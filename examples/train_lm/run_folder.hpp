@@ -1,7 +1,8 @@
-// ufp4 - the folder of a run: config.json, log.csv, probes.csv, checkpoint.safetensors and, last, result.json.
+// ufp4 - the folder of a run: config.json, log.csv, probes.csv, gradients.csv, a checkpoint and, last, result.json.
 // SPDX-License-Identifier: Apache-2.0
 /// | log.csv      | one row per step, written when the step ends; on the disk before a checkpoint of it       |
-/// | probes.csv   | the rows of a measured step together; also on the disk before a checkpoint                |
+/// | probes.csv,  | the rows of a measured step together; also on the disk before a checkpoint                |
+/// | gradients.csv|                                                                                           |
 /// | after a kill | --resume removes rows beyond the checkpoint and repeats their steps                       |
 /// | result.json  | exists only where the run is complete; a new run removes an older one                     |
 #pragma once
@@ -65,6 +66,20 @@ struct probe_row {
   }
 };
 
+/// The error of one parameter's gradient with some GEMMs under the recipe (gradient_errors.hpp).
+struct gradient_row {
+  std::uint64_t step = 0, draws = 0;
+  std::string gemm, parameter;
+  double gain = 0, bias = 0, variance = 0, cosine = 0;
+
+  static constexpr const char* header = "step,gemm,parameter,draws,gain,bias,variance,cosine";
+  std::string text() const {
+    std::string line = std::to_string(step) + "," + gemm + "," + parameter + "," + std::to_string(draws);
+    for (const double x : {gain, bias, variance, cosine}) line += "," + compare::shortest(x, "");
+    return line;
+  }
+};
+
 namespace detail {
 
 /// A table that rows are appended to. A row is passed to the system at once, so that it survives the program.
@@ -106,45 +121,53 @@ class run_folder {
       throw file_error(compare::printable(path) + ": is not a folder and cannot be created");
   }
 
-  std::string checkpoint_path() const { return at("checkpoint.safetensors"); }
+  static constexpr const char* checkpoint_name = "checkpoint.safetensors";
+  std::string checkpoint_path() const { return at(checkpoint_name); }
   bool has_checkpoint() const {
     std::error_code ignored;
     return std::filesystem::exists(checkpoint_path(), ignored);
   }
 
-  /// Keeps the rows up to `last_step` and returns their training losses.
-  std::vector<double> open_tables(std::uint64_t last_step, bool with_probes) {
+  /// Keeps the rows up to `last_step` of a run whose first row is `first_step` + 1; returns their training losses.
+  std::vector<double> open_tables(std::uint64_t first_step, std::uint64_t last_step, bool with_probes,
+                                  bool with_gradients) {
     std::vector<double> losses;
-    if (last_step == 0) remove_older();
+    if (last_step == first_step) remove_older(), last_step = first_step = 0;
     for (const std::string& line : log_.open(at("log.csv"), log_row::header, last_step))
       losses.push_back(loss_of(line));
-    if (losses.size() != last_step)
+    if (losses.size() != last_step - first_step)
       throw file_error(compare::printable(at("log.csv")) + ": row count mismatch: " + std::to_string(losses.size()) +
                        " rows, the checkpoint has step " + std::to_string(last_step));
     if (with_probes) probes_.open(at("probes.csv"), probe_row::header, last_step);
+    if (with_gradients) gradients_.open(at("gradients.csv"), gradient_row::header, last_step);
     return losses;
   }
 
   void add(const log_row& row) { log_.add(row.text() + "\n"); }
-  void add(const std::vector<probe_row>& rows) {
-    std::string text;
-    for (const probe_row& row : rows) text += row.text() + "\n";
-    probes_.add(text);
-  }
-  void save(const word_map& metadata, const std::vector<named_matrix>& matrices) {
+  void add(const std::vector<probe_row>& rows) { probes_.add(lines_of(rows)); }
+  void add(const std::vector<gradient_row>& rows) { gradients_.add(lines_of(rows)); }
+  void save(const std::string& name, const word_map& metadata, const std::vector<named_matrix>& matrices) {
     log_.sync();
     probes_.sync();
-    write_checkpoint(checkpoint_path(), metadata, matrices);
+    gradients_.sync();
+    write_checkpoint(at(name), metadata, matrices);
   }
   void write_config(const listing& config) const { write_atomically(at("config.json"), json_object(config) + "\n"); }
   void write_result(const std::string& text) const { write_atomically(at("result.json"), text); }
 
  private:
-  std::string at(const char* name) const { return (std::filesystem::path(path_) / name).string(); }
+  template <class Row>
+  static std::string lines_of(const std::vector<Row>& rows) {
+    std::string text;
+    for (const Row& row : rows) text += row.text() + "\n";
+    return text;
+  }
+
+  std::string at(const std::string& name) const { return (std::filesystem::path(path_) / name).string(); }
 
   /// Removes the files of an older run that has no checkpoint.
   void remove_older() const {
-    for (const char* name : {"result.json", "probes.csv"}) {
+    for (const char* name : {"result.json", "probes.csv", "gradients.csv"}) {
       std::error_code error;
       std::filesystem::remove(at(name), error);
       if (error) throw file_error(compare::printable(at(name)) + ": cannot be removed: " + error.message());
@@ -162,7 +185,7 @@ class run_folder {
   }
 
   std::string path_;
-  detail::growing_table log_, probes_;
+  detail::growing_table log_, probes_, gradients_;
 };
 
 }  // namespace train_lm

@@ -22,6 +22,9 @@ struct settings {
   index microbatches = 4;  ///< equal parts of a batch, whose gradients are summed in their order
   std::uint64_t steps = 100, warmup = 10;
   double lr = 1e-3;
+  double lr_floor = 0.1;  ///< the rate at the end, as a share of lr
+  double ema = 0;         ///< decay of the moving average of the weights; 0: none
+  std::string from;       ///< checkpoint with which training starts; empty: initial weights
   std::string recipe = "ufp4";
   recipe_parts parts;
   std::uint64_t seed = 1;         ///< of the initial weights, and of the recipe
@@ -29,8 +32,9 @@ struct settings {
   std::vector<std::string> text;  ///< empty: the standard headers
   std::uint64_t eval_every = 0;   ///< steps; 0: at the end
   std::size_t eval_windows = 64;
-  std::uint64_t probe_every = 0;  ///< steps; 0: never
-  bool plain_all_reduce = false;  ///< gradients are added in an order that depends on the number of ranks
+  std::uint64_t probe_every = 0;     ///< steps; 0: never
+  std::uint64_t gradient_draws = 0;  ///< draws of the gradients that each probe measures; 0: none
+  bool plain_all_reduce = false;     ///< gradients are added in an order that depends on the number of ranks
 
   // Settings that do not change a bit.
   int threads = 0;  ///< 0: all cores, or a rank's share of them
@@ -38,6 +42,7 @@ struct settings {
   std::string out;  ///< empty: no files are written
   bool resume = false;
   std::uint64_t checkpoint_every = 0;  ///< steps; 0: at the end and on Ctrl-C
+  std::uint64_t keep_at = 0;           ///< the step whose checkpoint is kept for `from`; 0: none
   bool csv = false, json = false, quiet = false;
 };
 
@@ -102,7 +107,10 @@ inline listing decisive(const settings& s) {
           {"microbatches", number(s.microbatches)},
           {"steps", number(s.steps)},
           {"lr", compare::shortest(s.lr, "null")},
+          {"lr_floor", compare::shortest(s.lr_floor, "null")},
           {"warmup", number(s.warmup)},
+          {"ema", compare::shortest(s.ema, "null")},
+          {"from", text(s.from)},
           {"recipe", text(s.recipe)},
           {"format", text(s.parts.format)},
           {"rht", text(s.parts.rht)},
@@ -116,6 +124,7 @@ inline listing decisive(const settings& s) {
           {"eval_every", number(s.eval_every)},
           {"eval_windows", number(s.eval_windows)},
           {"probe_every", number(s.probe_every)},
+          {"gradient_draws", number(s.gradient_draws)},
           {"all_reduce", text(s.plain_all_reduce ? "plain" : "microbatch")}};
 }
 

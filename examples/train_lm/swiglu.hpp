@@ -22,7 +22,8 @@ void swiglu_forward(thread_pool& threads, const matrix<T>& gate_up, matrix<T>& y
     for (index i = task * detail::swiglu_rows; i < (task + 1) * detail::swiglu_rows; ++i) {
       const T *gate = gate_up.row(i).data(), *up = gate + hidden;
       T* to = y.row(i).data();
-      for (index j = 0; j < hidden; ++j) to[j] = gate[j] * sigmoid(gate[j]) * up[j];
+      sigmoids(gate, to, hidden);
+      for (index j = 0; j < hidden; ++j) to[j] = gate[j] * to[j] * up[j];
     }
   });
 }
@@ -36,10 +37,13 @@ void swiglu_backward(thread_pool& threads, const matrix<T>& dy, const matrix<T>&
     for (index i = task * detail::swiglu_rows; i < (task + 1) * detail::swiglu_rows; ++i) {
       const T *gate = gate_up.row(i).data(), *up = gate + hidden, *from = dy.row(i).data();
       T *dgate = dgate_up.row(i).data(), *dup = dgate + hidden;
+      sigmoids(gate, dgate, hidden);
+      // Stored, so that this product is not fused into the sum below.
+      for (index j = 0; j < hidden; ++j) dup[j] = gate[j] * dgate[j] * (T(1) - dgate[j]);
       for (index j = 0; j < hidden; ++j) {
-        const T s = sigmoid(gate[j]), silu = gate[j] * s;
-        dgate[j] = from[j] * up[j] * (s + silu * (T(1) - s));
-        dup[j] = from[j] * silu;
+        const T s = dgate[j];
+        dgate[j] = from[j] * up[j] * (s + dup[j]);
+        dup[j] = from[j] * (gate[j] * s);
       }
     }
   });

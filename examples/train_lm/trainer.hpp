@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <string>
@@ -17,6 +18,7 @@
 
 #include "checkpoint.hpp"
 #include "corpus.hpp"
+#include "gradient_errors.hpp"
 #include "linear.hpp"
 #include "model.hpp"
 #include "optimizer.hpp"
@@ -27,6 +29,12 @@
 #include "settings.hpp"
 
 namespace train_lm {
+
+/// The rows of a probe.
+struct measured_rows {
+  std::vector<probe_row> probes;
+  std::vector<gradient_row> gradients;
+};
 
 /// Wall-clock seconds of the training steps.
 struct spent {
@@ -44,6 +52,7 @@ class trainer {
         share_(share_of(all, run.microbatches)),
         model_(run.model, run.seed),
         optimizer_(model_.parameters(), {}),
+        average_(model_.parameters(), run.ema),
         engine_(recipe, threads, all) {}
 
   std::uint64_t step() const { return step_; }  ///< updates made
@@ -58,10 +67,10 @@ class trainer {
     return {before_.all + all_, before_.quantize + linear.quantize, before_.gemm + linear.gemm()};
   }
 
-  /// One update, on all ranks. With `probes`, measures first and adds the rows to it.
-  log_row advance(std::vector<probe_row>* probes = nullptr) {
+  /// One update, on all ranks. With `measured`, measures first and sets the rows.
+  log_row advance(measured_rows* measured = nullptr) {
     const token_batch batch = batch_of(share_);
-    if (probes != nullptr) probe(batch_of({0, run_.microbatches}), *probes);
+    if (measured != nullptr) measure(batch_of({0, run_.microbatches}), *measured);
     const auto begin = std::chrono::steady_clock::now();
     engine_.begin_step(step_);
     pass_statistics statistics;
@@ -70,9 +79,10 @@ class trainer {
     const double loss = statistics.mean_loss();
     ranks_.sum(gradients_, sums_);
     const double norm = global_norm(sums_);
-    const double rate = learning_rate{run_.lr, run_.warmup, run_.steps}.at(step_);
+    const double rate = learning_rate{run_.lr, run_.warmup, run_.steps, run_.lr_floor}.at(step_);
     optimizer_.update(model_.parameters(), sums_, clip_factor(norm, 1.0), rate, threads_);
     ++step_;
+    average_.add(model_.parameters(), step_ - first_step_);
     all_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return {step_, tokens(), flops(), rate, loss, {}, norm, seconds().all};
   }
@@ -89,12 +99,22 @@ class trainer {
     }
     return sum / windows;
   }
+  /// The same of the moving average of the weights; nothing without one.
+  std::optional<double> validate_average() {
+    if (average_.means.empty()) return {};
+    average_.exchange(model_.parameters());
+    const double loss = validate();
+    average_.exchange(model_.parameters());
+    return loss;
+  }
 
   std::string hash() { return data_hash(state()); }
 
-  void save(run_folder& folder) {
+  /// `name`: of the file in the folder.
+  void save(run_folder& folder, const std::string& name) {
     const spent now = seconds();
-    folder.save({{"made_by", "ufp4 train_lm 1"},
+    folder.save(name,
+                {{"made_by", "ufp4 train_lm 1"},
                  {"settings", settings_text()},
                  {"step", std::to_string(step_)},
                  {"seconds", compare::shortest(now.all, "0")},
@@ -103,13 +123,27 @@ class trainer {
                 state());
   }
 
+  /// Starts with the weights, moments and step of a checkpoint, made under any settings with a model of these shapes.
+  /// Throws file_error for another model, or if no step is left.
+  void start_from(const checkpoint& from) {
+    reject_other_program(from);
+    std::vector<named_matrix> all = state();
+    all.resize(3 * model_.parameters().size());  // without the average, which begins with this run
+    from.fill(all);
+    set_step(from);
+    if (done())
+      from.fail("has step " + std::to_string(step_) + ", no step of " + std::to_string(run_.steps) + " is left");
+    first_step_ = step_;
+    from_hash_ = data_hash(all);
+  }
+  std::uint64_t first_step() const { return first_step_; }  ///< updates made before this run
+
   /// Continues from a checkpoint. Throws file_error if it was made under other settings.
   void restore(const checkpoint& from) {
-    if (from.word("made_by") != "ufp4 train_lm 1") from.fail("was made by " + from.word("made_by"));
+    reject_other_program(from);
     reject_other_settings(from);
     from.fill(state());
-    step_ = static_cast<std::uint64_t>(number(from, "step"));
-    optimizer_.updates = step_;
+    set_step(from);
     before_ = {number(from, "seconds"), number(from, "seconds_quantize"), number(from, "seconds_gemm")};
   }
 
@@ -128,15 +162,17 @@ class trainer {
       all.push_back({"adamw.first." + parameters[p].name, &optimizer_.first_moments[p]});
     for (std::size_t p = 0; p < parameters.size(); ++p)
       all.push_back({"adamw.second." + parameters[p].name, &optimizer_.second_moments[p]});
+    for (std::size_t p = 0; p < average_.means.size(); ++p)
+      all.push_back({"average." + parameters[p].name, &average_.means[p]});
     return all;
   }
 
-  /// Compares each setting. The path of the text may differ, its content may not.
+  /// Compares each setting. The paths of the text and of the first checkpoint may differ, their content may not.
   std::string settings_text() const {
     std::string lines;
     for (const auto& [name, value] : decisive(run_))
-      if (name != "text") lines += name + " " + value + ";";
-    return lines + "text_hash " + text_.hash() + ";";
+      if (name != "text" && name != "from") lines += name + " " + value + ";";
+    return lines + "from_hash " + from_hash_ + ";text_hash " + text_.hash() + ";";
   }
 
   void reject_other_settings(const checkpoint& from) const {
@@ -150,6 +186,14 @@ class trainer {
     }
   }
 
+  static void reject_other_program(const checkpoint& from) {
+    if (from.word("made_by") != "ufp4 train_lm 1") from.fail("was made by " + from.word("made_by"));
+  }
+  void set_step(const checkpoint& from) {
+    step_ = static_cast<std::uint64_t>(number(from, "step"));
+    optimizer_.updates = step_;
+  }
+
   static double number(const checkpoint& from, const std::string& key) {
     const std::string& text = from.word(key);
     double value = 0;
@@ -159,15 +203,19 @@ class trainer {
   }
 
   /// Measures the whole batch before the step's update. Changes no bit and is not counted in its time.
-  void probe(const token_batch& batch, std::vector<probe_row>& rows) {
+  void measure(const token_batch& batch, measured_rows& measured) {
     recipe_engine inner(recipe_, threads_);
     inner.begin_step(step_);
     probing_engine engine(inner, recipe_, threads_, step_);
     pass_statistics ignored;
     model_.forward_backward(batch, engine, threads_, gradients_, ignored);
-    rows = std::move(engine.rows);
-    for (probe_row& row : probe_residual(model_, batch, recipe_, step_, threads_)) rows.push_back(std::move(row));
-    for (probe_row& row : rows) row.step = step_ + 1;
+    measured.probes = std::move(engine.rows);
+    for (probe_row& row : probe_residual(model_, batch, recipe_, step_, threads_))
+      measured.probes.push_back(std::move(row));
+    for (probe_row& row : measured.probes) row.step = step_ + 1;
+    if (run_.gradient_draws == 0) return;
+    measured.gradients = measure_gradients(model_, batch, recipe_, step_, run_.gradient_draws, threads_);
+    for (gradient_row& row : measured.gradients) row.step = step_ + 1;
   }
 
   settings run_;
@@ -178,10 +226,12 @@ class trainer {
   microbatch_share share_;
   model<float> model_;
   adamw<float> optimizer_;
+  parameter_average<float> average_;
   recipe_engine engine_;
   microbatch_gradients<float> gradients_;
   std::vector<matrix<float>> sums_;
-  std::uint64_t step_ = 0;
+  std::uint64_t step_ = 0, first_step_ = 0;
+  std::string from_hash_ = "none";  ///< of the checkpoint with which training started
   double all_ = 0;
   spent before_;  ///< before the checkpoint
 };

@@ -296,6 +296,24 @@ UFP4_C_API int32_t ufp4_linear_backward_weight(const ufp4_context* context, cons
                                                const ufp4_matrix* dy, const ufp4_matrix* x, const ufp4_matrix* dw,
                                                int32_t mode);
 
+// The same for a mixture of experts, whose tokens are sorted by expert: expert e has the rows offsets[e] to
+// offsets[e + 1] - 1 of X, Y, dX and dY, and the rows e * N to e * N + N - 1 of W and dW. `offsets` has experts + 1
+// numbers that do not decrease, from 0 to T. Every expert's tokens are quantized as a matrix of their own, but one amax
+// serves all; an expert without tokens writes zeros to its part of dW, or adds nothing (numerics 7).
+
+/// ufp4_linear_forward of each expert; bias has experts * N numbers, or is NULL.
+UFP4_C_API int32_t ufp4_linear_forward_grouped(const ufp4_context* context, const ufp4_recipe* recipe, size_t experts,
+                                               const size_t* offsets, const ufp4_matrix* x, const ufp4_matrix* w,
+                                               const float* bias, const ufp4_matrix* y);
+/// ufp4_linear_backward_input of each expert.
+UFP4_C_API int32_t ufp4_linear_backward_input_grouped(const ufp4_context* context, const ufp4_recipe* recipe,
+                                                      size_t experts, const size_t* offsets, const ufp4_matrix* dy,
+                                                      const ufp4_matrix* w, const ufp4_matrix* dx, int32_t mode);
+/// ufp4_linear_backward_weight of each expert.
+UFP4_C_API int32_t ufp4_linear_backward_weight_grouped(const ufp4_context* context, const ufp4_recipe* recipe,
+                                                       size_t experts, const size_t* offsets, const ufp4_matrix* dy,
+                                                       const ufp4_matrix* x, const ufp4_matrix* dw, int32_t mode);
+
 /// Which kernel ufp4_quantize would run, as text of at most `size` bytes with its zero; a longer one is cut.
 UFP4_C_API int32_t ufp4_explain_quantize(const ufp4_context* context, const ufp4_matrix* x,
                                          const ufp4_quantize_options* options, const ufp4_quantized* q, char* text,

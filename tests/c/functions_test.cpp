@@ -309,6 +309,67 @@ TEST_CASE("a recipe's three products have the bits of the C++ functions", "[c]")
   REQUIRE(ufp4_recipe_name(ufp4_recipe_count()) == nullptr);
 }
 
+TEST_CASE("a recipe's grouped products have the bits of the C++ functions, with an expert that has no tokens", "[c]") {
+  INFO(support::seed_note());
+  constexpr std::size_t tokens = 80, inputs = 48, outs = 16, experts = 3;
+  constexpr std::size_t offsets[experts + 1] = {0, 48, 48, tokens};
+  const matrix<float> x = random_matrix(14, tokens, inputs), w = random_matrix(15, experts * outs, inputs);
+  const matrix<float> dy = random_matrix(16, tokens, outs);
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w), dm = c_matrix(dy);
+  std::vector<float> bias(experts * outs);
+  for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i);
+  const matrix_view<const float> xv = x, wv = w, dv = dy;
+  for (std::size_t i = 0; i < ufp4_recipe_count(); ++i) {
+    CAPTURE(ufp4_recipe_name(i));
+    ufp4_recipe r = UFP4_RECIPE_INIT;
+    r.name = ufp4_recipe_name(i), r.seed = 3, r.step = 8, r.layer = 1, r.accumulate = UFP4_EXACT_BLOCKS;
+    auto recipe = recipe::named_recipes[i].make(3);
+    recipe.accumulate = accumulate::exact_blocks;
+    const auto now = recipe.at(8, 1);
+    for (const std::int32_t mode : {UFP4_OVERWRITE, UFP4_ADD}) {
+      const auto write = mode == UFP4_ADD ? recipe::write_mode::add : recipe::write_mode::overwrite;
+      matrix<float> y = ones(tokens, outs), dx = ones(tokens, inputs), dw = ones(experts * outs, inputs);
+      matrix<float> ey = y, edx = dx, edw = dw;
+      const ufp4_matrix ym = c_matrix(y), dxm = c_matrix(dx), dwm = c_matrix(dw);
+      REQUIRE(ufp4_linear_forward_grouped(nullptr, &r, experts, offsets, &xm, &wm, bias.data(), &ym) == UFP4_OK);
+      REQUIRE(ufp4_linear_backward_input_grouped(nullptr, &r, experts, offsets, &dm, &wm, &dxm, mode) == UFP4_OK);
+      REQUIRE(ufp4_linear_backward_weight_grouped(nullptr, &r, experts, offsets, &dm, &xm, &dwm, mode) == UFP4_OK);
+      linear_forward_grouped(now, xv, offsets, wv, matrix_view<float>(ey), {.bias = bias});
+      linear_backward_input_grouped(now, dv, offsets, wv, matrix_view<float>(edx), write);
+      linear_backward_weight_grouped(now, dv, xv, offsets, matrix_view<float>(edw), write);
+      REQUIRE((same_bits(y, ey) && same_bits(dx, edx) && same_bits(dw, edw)));
+    }
+  }
+}
+
+TEST_CASE("wrong experts and offsets of grouped products are errors that name them", "[c]") {
+  const matrix<float> x = random_matrix(17, 32, 16), w = random_matrix(18, 32, 16);
+  matrix<float> y = ones(32, 16);
+  const matrix<float> before = y;
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w), ym = c_matrix(y);
+  const ufp4_recipe r = UFP4_RECIPE_INIT;
+  const auto message = [&](std::size_t experts, const std::size_t* offsets) {
+    const std::string text =
+        message_of(ufp4_linear_forward_grouped(nullptr, &r, experts, offsets, &xm, &wm, nullptr, &ym));
+    REQUIRE(same_bits(y, before));
+    const std::string function = "ufp4_linear_forward_grouped: ";
+    REQUIRE(text.compare(0, function.size(), function) == 0);
+    return text.substr(function.size());
+  };
+  const std::size_t right[] = {0, 16, 32}, falling[] = {0, 33, 32}, late[] = {1, 16, 32}, few[] = {0, 16, 31};
+  REQUIRE(message(2, nullptr) == "offsets is NULL");
+  REQUIRE(message(0, right) == "experts must be 1 to 65536, got 0");
+  REQUIRE(message(std::size_t{1} << 63, right) == "experts must be 1 to 65536, got 9223372036854775808");
+  REQUIRE(message(1, right) == "row count mismatch: w has 32, 1 experts of 16 outputs (columns of y) need 16");
+  REQUIRE(message(2, falling) == "offsets must not decrease: offsets[1] = 33, offsets[2] = 32");
+  REQUIRE(message(2, late) == "offsets[0] must be 0, got 1");
+  REQUIRE(message(2, few) == "the last of offsets must be the number of tokens, 32, got 31");
+  REQUIRE(message_of(ufp4_linear_backward_input_grouped(nullptr, &r, 2, right, &ym, nullptr, &ym, 0)) ==
+          "ufp4_linear_backward_input_grouped: w is NULL");
+  REQUIRE(message_of(ufp4_linear_backward_weight_grouped(nullptr, &r, 2, right, &ym, &xm, &ym, 2)) ==
+          "ufp4_linear_backward_weight_grouped: mode must be 0 or 1, got 2");
+}
+
 TEST_CASE("a context selects the instruction set, the threads and the caller's executor", "[c]") {
   const matrix<float> x = random_matrix(10, 600, 512);
   const ufp4_matrix xm = c_matrix(x);

@@ -258,22 +258,42 @@ way_meson() {
   grep -q "version: '$(version_of_headers)'" "$work/subprojects/ufp4/meson.build" ||
     { echo "meson.build has another version than version.hpp"; return 1; }
 }
-# Bazel, xmake and Spack are in no registry of packages that the tests use: what their files declare is evaluated and built.
+# Bazel 7 and Spack are in no registry of packages that the tests use: what their files declare is evaluated and built.
 way_bazel() {
   local python
   python=$(make_venv bazel 'starlark-pyo3==2026.1.*') || { echo "SKIPPED: starlark-pyo3 could not be had from PyPI"; return 77; }
   "$python" "$source_dir/tests/consume/bazel.py" "$source_dir" "$out/bazel" "$source_dir/examples/readme.cpp" "$(version_of_headers)" || return 1
   readme_prints "$out/bazel/headers" && readme_prints "$out/bazel/kernels"
 }
-way_xmake() {
-  command -v lua5.4 >/dev/null || { echo "SKIPPED: there is no lua5.4 here"; return 77; }
-  local flags
-  remove_tree "$out/xmake" && mkdir -p "$out/xmake" &&
-    flags=$(lua5.4 "$source_dir/tests/consume/xmake.lua" "$source_dir" "$out/xmake/prefix" "$out/xmake/snippet.cpp") || return 1
-  # shellcheck disable=SC2086 # several words
-  g++ -std=c++20 -c "$out/xmake/snippet.cpp" $flags -o "$out/xmake/snippet.o" &&
-    g++ -std=c++20 "$source_dir/examples/readme.cpp" $flags -o "$out/xmake/readme" && readme_prints "$out/xmake/readme"
+# Bazel itself, of Debian: version 4 reads BUILD.bazel, and rules from folders instead of MODULE.bazel. Its rules for C++ are built in.
+way_bazel_program() {
+  local work=$out/bazel_program rules=/usr/share/bazel name overrides=()
+  if ! command -v bazel >/dev/null || ! [ -d $rules/rules/java ]; then
+    echo "SKIPPED: there is no Bazel here (apt-get install bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-platforms)"
+    return 77
+  fi
+  remove_tree "$work" && mkdir -p "$work"/{app,ufp4/cmake,rules_cc/cc} && touch "$work"/{app,ufp4,rules_cc}/WORKSPACE "$work/rules_cc/cc/BUILD" &&
+    cp -r "$source_dir"/{include,LICENSE,cmake/packaging/bazel/BUILD.bazel} "$work/ufp4" && cp "$source_dir/cmake/kernels.cpp" "$work/ufp4/cmake" &&
+    cp "$source_dir/examples/readme.cpp" "$work/app/main.cpp" || return 1
+  for name in cc_binary cc_import cc_library cc_test cc_toolchain cc_toolchain_suite; do echo "$name = native.$name"; done >"$work/rules_cc/cc/defs.bzl"
+  for name in ufp4 rules_cc; do echo "local_repository(name = '$name', path = '../$name')"; done >"$work/app/WORKSPACE"
+  # shellcheck disable=SC2016 # the backquotes are the page's
+  sed -n '/^```python$/,/^```$/{/^```/d;p}' "$source_dir/docs/build_systems.md" | sed -n '/^# BUILD.bazel$/,$p' | sed 's/"-O3"/"-O0"/' >"$work/app/BUILD.bazel"
+  for name in java proto; do overrides+=("--override_repository=rules_$name=$rules/rules/$name"); done
+  (cd "$work/app" && bazel --batch --output_user_root="$work/output" build "--override_repository=platforms=$rules/platforms" "${overrides[@]}" //:app) ||
+    return 1
+  readme_prints "$work/app/bazel-bin/app"
 }
+# xmake itself, with the page's project; without its own packages, which it would fetch.
+way_xmake() (
+  python=$(make_venv xmake 'xmake-wheel==3.0.*') || { echo "SKIPPED: xmake could not be had from PyPI"; return 77; }
+  PATH=$(dirname "$python"):$PATH
+  export XMAKE_GLOBALDIR=$out/xmake/global XMAKE_ROOT=y XMAKE_COLORTERM=nocolor
+  remove_tree "$out/xmake" && mkdir -p "$out/xmake" && cd "$out/xmake" && ln -s "$source_dir" ufp4 && cp ufp4/examples/readme.cpp main.cpp || return 1
+  # shellcheck disable=SC2016 # the backquotes are the page's
+  sed -n '/^```lua$/,/^```$/{/^```/d;p}' ufp4/docs/build_systems.md >xmake.lua
+  xmake global --network=private >/dev/null && xmake config --yes --mode=debug && xmake build && readme_prints "$(find build -type f -name app)"
+)
 way_spack() {
   need python3
   local options

@@ -89,9 +89,9 @@ void check_types(torch::ScalarType type) {
   // tails of blocks, of 16 x 16 blocks and of transform runs along all three axes
   const problem p = random_problem(37, 50, 45, type);
   const linear_model::policies<ufp4::e1m2_f32> plain{
-      .seed = run_seed, .step = step, .layer = layer, .turned = {true, true, true}};
+      .seed = run_seed, .step = step, .layer = layer, .transforms = {true, true, true}};
   const linear_model::policies<ufp4::nvfp4, nvfp4_square> squares{
-      .seed = run_seed, .step = step, .layer = layer, .turned = {false, false, true}, .transformer_engine = true};
+      .seed = run_seed, .step = step, .layer = layer, .transforms = {false, false, true}, .transformer_engine = true};
   const auto check = [&](const gradients& ours, const gradients& expected) {
     CHECK(same(ours.y + 0, expected.y + 0));  // -0 plus a bias of zero is +0
     CHECK(same(ours.dx, expected.dx));
@@ -149,7 +149,7 @@ TEST_CASE("under bf16 every gradient is the central difference, and a wrong one 
 TEST_CASE("every named recipe is within numerics' bound of torch's matmul over decoded operands", "[torch]") {
   for (const named_recipe& r : named_recipes) {
     CAPTURE(r.name);
-    const definition_check c = check_by_definition(r.preset(run_seed), support::seed(3));
+    const definition_check c = check_by_definition(r.make(run_seed), support::seed(3));
     CHECK(c.same_bits);
     CHECK(c.y <= 1);
     CHECK(c.dx <= 1);

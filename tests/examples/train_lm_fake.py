@@ -64,6 +64,9 @@ def main():
     write(out / "config.json", json.dumps(config))
     checkpoint = out / "checkpoint.safetensors"
     begin = 0
+    if "from" in o and not pathlib.Path(o["from"]).exists():
+        print("train_lm: no checkpoint to start from", file=sys.stderr)
+        return 1
     if o.get("resume"):
         try:
             begin = int(checkpoint.read_text())
@@ -104,6 +107,8 @@ def main():
                 write(checkpoint, str(step))
             if stopped:
                 return 130
+    if "keep-at" in o:
+        write(out / f"checkpoint-{o['keep-at']}.safetensors", o["keep-at"])
     write(out / "log.csv", "\n".join(log) + "\n")
     write(out / "probes.csv", "\n".join(probes) + "\n")
     tail = [loss(s) for s in range(steps - steps // 10 + 1, steps + 1)]

@@ -1,5 +1,7 @@
 // ufp4 - tests: the gradients of every layer of train_lm, and of whole models, are those of central differences.
 // SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cstdint>
 #include <set>
 
 #include "../../examples/train_lm/model.hpp"
@@ -160,6 +162,8 @@ TEST_CASE("the head's loss is the mean of -log softmax, with the gradients of x 
 }
 
 TEST_CASE("float's e^x, sigmoid and sums along rows are within a few units in the last place", "[train_lm]") {
+  const auto exponential = [](float x) { return exponentials(&x, 1, 1.0f, 0.0f), x; };
+  const auto sigmoid = [](float x) { return sigmoids(&x, &x, 1), x; };
   for (float x = -86; x < 88; x += 0.0137f) {
     CAPTURE(x);
     const double exact = std::exp(static_cast<double>(x));
@@ -178,6 +182,24 @@ TEST_CASE("float's e^x, sigmoid and sums along rows are within a few units in th
     CHECK(sum_of(values.data(), n) == sum);
     CHECK(dot(values.data(), values.data(), n) == squares);
     CHECK(maximum_of(values.data(), n) == most);
+  }
+}
+
+TEST_CASE("e^x and sigmoid of a row have the bits of each value alone, whatever the row's length", "[train_lm]") {
+  std::vector<float> row, sigmoid_row;
+  for (int n = 1; n < 70; ++n) {
+    std::vector<float> x;
+    for (int i = 0; i < n; ++i) x.push_back(static_cast<float>((i + n) * 7919 % 2003 - 1001) / 9);
+    row = x, sigmoid_row.resize(x.size());
+    exponentials(row.data(), n, 0.25f, 1.5f);
+    sigmoids(x.data(), sigmoid_row.data(), n);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      float alone = x[i], sigmoid_alone = 0;
+      exponentials(&alone, 1, 0.25f, 1.5f);
+      sigmoids(&x[i], &sigmoid_alone, 1);
+      CHECK(std::bit_cast<std::uint32_t>(row[i]) == std::bit_cast<std::uint32_t>(alone));
+      CHECK(std::bit_cast<std::uint32_t>(sigmoid_row[i]) == std::bit_cast<std::uint32_t>(sigmoid_alone));
+    }
   }
 }
 

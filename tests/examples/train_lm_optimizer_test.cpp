@@ -65,6 +65,37 @@ TEST_CASE("the learning rate rises to its peak over the warmup and falls as a co
   CHECK(learning_rate{1, 9, 4, 0.1}.at(3) == Approx(4.0 / 9));  // ended before the warmup did
 }
 
+TEST_CASE("a learning rate with floor 0 decays to zero", "[train_lm]") {
+  const learning_rate rate{2.0, 10, 110, 0};
+  CHECK(rate.at(59) == Approx(1.0));
+  CHECK(rate.at(108) > 0);
+  CHECK(rate.at(109) == 0);
+}
+
+TEST_CASE("the moving average of the weights weighs update i of t with decay^(t - i), without initial weights",
+          "[train_lm]") {
+  const double decay = 0.75;
+  std::mt19937_64 gen{support::seed(3)};
+  std::vector<parameter<float>> p{{"w", random_matrix<float>(gen, 5, 7), true},
+                                  {"g", random_matrix<float>(gen, 1, 3), false}};
+  parameter_average<float> average(p, decay);
+  matrix<double> sum = matrix<double>::Zero(5, 7);
+  double weights = 0;
+  for (std::uint64_t t = 1; t <= 20; ++t) {
+    p[0].value = random_matrix<float>(gen, 5, 7);
+    average.add(p, t);
+    sum = decay * sum + p[0].value.cast<double>();
+    weights = decay * weights + 1;
+    CHECK((average.means[0].cast<double>() - sum / weights).cwiseAbs().maxCoeff() < 1e-5);
+  }
+  const matrix<float> last = p[0].value, mean = average.means[0];
+  average.exchange(p);
+  CHECK(p[0].value == mean);
+  average.exchange(p);
+  CHECK(p[0].value == last);
+  CHECK(parameter_average<float>(p, 0).means.empty());
+}
+
 TEST_CASE("the global norm is that of all gradients together, and clipping takes it down to the limit", "[train_lm]") {
   std::mt19937_64 gen{support::seed(2)};
   std::vector<matrix<float>> g{random_matrix<float>(gen, 3, 5), random_matrix<float>(gen, 1, 1),

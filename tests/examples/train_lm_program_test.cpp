@@ -141,6 +141,11 @@ void check_like_uninterrupted(const std::string& folder) {
   CHECK(timeless(folder + "/log.csv") == timeless(uninterrupted() + "/log.csv"));
 }
 
+void check_like_uninterrupted_hash(const std::string& folder) {
+  CHECK(member(bytes_of(folder + "/result.json"), "checkpoint_hash") ==
+        member(bytes_of(uninterrupted() + "/result.json"), "checkpoint_hash"));
+}
+
 }  // namespace
 
 TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
@@ -158,6 +163,13 @@ TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
                                      {"--lr", "fast"},
                                      {"--lr", "0"},
                                      {"--lr", "nan"},
+                                     {"--lr-floor", "1"},
+                                     {"--ema", "1"},
+                                     {"--ema", "-0.5"},
+                                     {"--keep-at", "5"},
+                                     {"--steps", "10", "--keep-at", "11", "--out", "x"},
+                                     {"--gradient-draws", "4"},
+                                     {"--gradient-draws", "1", "--probe-every", "1", "--out", "x"},
                                      {"--batch", "6"},
                                      {"--moe", "--top-k", "9"},
                                      {"--seed", "18446744073709551616"},
@@ -374,4 +386,81 @@ TEST_CASE("a loss that is not finite ends the run with exit status 3 and a resul
   CHECK(end.status == 3);
   CHECK(end.err.find("try a smaller --lr") != std::string::npos);
   CHECK(member(bytes_of(folder + "/result.json"), "final_train_loss") == "null");
+}
+
+TEST_CASE("--ema validates the averaged weights and changes no other number of the run", "[bits]") {
+  const std::string folder = scratch() / "averaged";
+  const arguments run = tiny() + arguments{"--ema", "0.5", "--threads", "1", "--out", folder};
+  const child stopped(run);
+  REQUIRE(wait_for_lines(folder + "/log.csv", 4));
+  stopped.signal(SIGINT);
+  stopped.wait();
+  REQUIRE(train_with(run + arguments{"--resume"}).status == 0);
+  CHECK(timeless(folder + "/log.csv") == timeless(uninterrupted() + "/log.csv"));
+  const std::string here = bytes_of(folder + "/result.json"), plain = bytes_of(uninterrupted() + "/result.json");
+  CHECK(member(here, "valid_loss") == member(plain, "valid_loss"));
+  CHECK(member(plain, "average_valid_loss") == "null");
+  CHECK(number(here, "average_valid_loss") != number(here, "valid_loss"));
+  const std::string whole = scratch() / "averaged_whole";
+  REQUIRE(train_with(tiny() + arguments{"--ema", "0.5", "--out", whole}).status == 0);
+  for (const char* name : {"average_valid_loss", "checkpoint_hash"})
+    CHECK(member(bytes_of(whole + "/result.json"), name) == member(here, name));
+}
+
+namespace {
+
+/// A complete run of tiny() that kept the checkpoint of step 16.
+const std::string& trunk() {
+  static const std::string folder = [] {
+    const std::string at = scratch() / "trunk";
+    REQUIRE(train_with(tiny() + arguments{"--keep-at", "16", "--out", at}).status == 0);
+    return at;
+  }();
+  return folder;
+}
+
+}  // namespace
+
+TEST_CASE("a run from a kept checkpoint repeats the rest of the run that kept it", "[bits]") {
+  check_like_uninterrupted_hash(trunk());
+  const std::string kept = trunk() + "/checkpoint-16.safetensors", folder = scratch() / "branch";
+  REQUIRE(train_with(tiny() + arguments{"--from", kept, "--out", folder}).status == 0);
+  const std::string expected = timeless(uninterrupted() + "/log.csv"), here = timeless(folder + "/log.csv");
+  CHECK(lines_of(folder + "/log.csv") == 1 + 8);
+  CHECK(here.substr(here.find('\n')) == expected.substr(expected.find("\n17,")));
+  check_like_uninterrupted_hash(folder);
+
+  const finished other = train_with(tiny() + arguments{"--from", kept, "--steps", "16"});
+  CHECK(other.status == 1);
+  CHECK(other.err.find(kept + ": has step 16, no step of 16 is left") != std::string::npos);
+  const finished wider = train_with(tiny() + arguments{"--from", kept, "--width", "64"});
+  CHECK(wider.status == 1);
+  CHECK(wider.err.find("shape mismatch") != std::string::npos);
+}
+
+TEST_CASE("a branch under another recipe is resumed with the bits of an uninterrupted one", "[bits]") {
+  const std::string kept = trunk() + "/checkpoint-16.safetensors", folder = scratch() / "branch_resumed";
+  const arguments run = tiny() + arguments{"--from", kept, "--recipe", "e2m1-baseline", "--seed", "7", "--steps", "40"};
+  const std::string whole = scratch() / "branch_whole";
+  REQUIRE(train_with(run + arguments{"--out", whole}).status == 0);
+  const child stopped(run + arguments{"--threads", "1", "--out", folder});
+  REQUIRE(wait_for_lines(folder + "/log.csv", 4));
+  stopped.signal(SIGINT);
+  stopped.wait();
+  REQUIRE(train_with(run + arguments{"--out", folder, "--resume"}).status == 0);
+  CHECK(timeless(folder + "/log.csv") == timeless(whole + "/log.csv"));
+  const finished moved = train_with(
+      tiny() + arguments{"--recipe", "e2m1-baseline", "--seed", "7", "--steps", "40", "--out", whole, "--resume"});
+  CHECK(moved.status == 1);
+  CHECK(moved.err.find("settings mismatch: the checkpoint has from_hash") != std::string::npos);
+}
+
+TEST_CASE("--gradient-draws measures at every probe, changes no bit, and finds no error under exact arithmetic",
+          "[bits]") {
+  const std::string folder = scratch() / "gradients";
+  REQUIRE(train_with(tiny() + arguments{"--probe-every", "12", "--gradient-draws", "3", "--out", folder}).status == 0);
+  check_like_uninterrupted_hash(folder);
+  // Steps 1, 12 and 24; four choices of GEMMs; embedding, qkv, out, router, gate_up, down, head.
+  CHECK(lines_of(folder + "/gradients.csv") == 3 * 4 * 7 + 1);
+  CHECK(bytes_of(folder + "/gradients.csv").find("nan") == std::string::npos);
 }

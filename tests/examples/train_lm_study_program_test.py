@@ -18,8 +18,10 @@ STUDY = ROOT / "examples" / "train_lm" / "study"
 sys.path.insert(0, str(STUDY))
 
 import claims  # noqa: E402
+import design  # noqa: E402
 import grid  # noqa: E402
 import records  # noqa: E402
+import table  # noqa: E402
 import words  # noqa: E402
 
 PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
@@ -74,6 +76,26 @@ class Program(unittest.TestCase):
             self.assertIn(f"--out {name}<", page)
         self.assertIn("Operand dY over training: SQNR, dB, tiny", page)
 
+    def test_branches_of_a_trunk_become_rows_of_the_tables_with_the_errors_of_their_gradients(self):
+        arguments = [*TINY, "--ema", 0.5]
+        blocks = [
+            {"model": "trunk", "arguments": [*arguments, "--keep-at", 2], "recipes": ["bf16"], "uses": ["trunk"]},
+            {"model": "branch", "arguments": [*arguments, "--gradient-draws", 2], "recipes": ["ufp4"], "uses": ["second"]},
+        ]
+        blocks[1]["trunk"] = {"model": "trunk", "recipe": "bf16", "step": 2}
+        blocks = [{**b, "seeds": [5]} for b in blocks]
+        (self.folder / "grid.json").write_text(json.dumps(blocks, default=str), encoding="utf-8")
+        out, results = ("--out", self.folder / "out"), ("--results", self.folder / "results")
+        self.study("run", *out, "--grid", self.folder / "grid.json", "--train-lm", PROGRAM)
+        self.study("export", *out, *results)
+        runs = {r["model"]: r for r in table.read_runs(self.folder / "results" / "second.csv.gz")}
+        self.assertEqual(set(runs), {"trunk", "branch"})
+        self.assertTrue(all(2 < r["average_valid_loss"] < 6 for r in runs.values()))
+        rows = table.read(self.folder / "results" / "gradients.csv.gz")
+        self.assertEqual({r["gemm"] for r in rows}, {"fprop", "dgrad", "wgrad", "all"})
+        self.assertEqual({(r["model"], r["batches"], r["draws"]) for r in rows}, {("branch", 2, 2)})
+        self.assertEqual(len(rows), 4 * (2 * 4 + 2))
+
     def test_the_command_beside_a_run_of_the_grid_is_one_that_train_lm_takes(self):
         run = next(r for r in grid.runs_of(grid.DEFAULT) if r.model == "micro" and r.recipe == "ufp4")
         line = words.command(run.arguments, run.key)
@@ -98,6 +120,7 @@ class Program(unittest.TestCase):
         named |= {recipe for _, *pair in claims.ORDERINGS for recipe in pair} | set(claims.ABOUT)
         named |= {recipe for _, recipe, _ in claims.ABLATION}
         named |= {recipe for errors in claims.REPORTED_ERROR.values() for recipe in errors}
+        named |= {r.recipe for name in design.GRIDS for r in design.runs(name)}
         self.assertEqual(named - listed, set())
 
 

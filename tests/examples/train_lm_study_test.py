@@ -24,13 +24,17 @@ FAKE = HERE / "train_lm_fake.py"
 sys.path.insert(0, str(STUDY))
 
 import claims  # noqa: E402
+import design  # noqa: E402
 import findings  # noqa: E402
 import grid  # noqa: E402
 import page  # noqa: E402
 import records  # noqa: E402
 import report  # noqa: E402
 import runner  # noqa: E402
+import second  # noqa: E402
 import stats  # noqa: E402
+import table  # noqa: E402
+import verdicts  # noqa: E402
 
 
 class Statistics(unittest.TestCase):
@@ -82,6 +86,58 @@ class Statistics(unittest.TestCase):
             self.assertGreater(found.sd_high, sd)
         with self.assertRaises(ValueError):
             stats.power([0.1])
+
+
+class Verdicts(unittest.TestCase):
+    def values(self, mean, sd=0.1, n=24, seed=1):
+        x = numpy.random.default_rng(seed).normal(size=n)
+        return list(mean + sd * (x - x.mean()) / x.std(ddof=1))
+
+    def test_tost_of_a_worked_example(self):
+        # The t table has 2.0639 for 0.975 and 24 degrees of freedom; the standard error is 0.1 / 5.
+        mean = 0.15 - 2.0639 * 0.02
+        self.assertAlmostEqual(verdicts.p_equivalence(stats.interval(self.values(mean, 0.1, 25))), 0.025, places=5)
+        self.assertAlmostEqual(verdicts.p_equivalence(stats.interval(self.values(-mean, 0.1, 25))), 0.025, places=5)
+        self.assertAlmostEqual(verdicts.p_equivalence(stats.interval(self.values(-0.15, 0.1, 25))), 0.5, places=6)
+        self.assertGreater(verdicts.p_equivalence(stats.interval(self.values(0.3))), 0.99)
+        self.assertIsNone(verdicts.p_equivalence(stats.interval([0.1])))
+
+    def test_an_ordering_is_confirmed_reversed_equivalent_or_undecided(self):
+        labels = [v.label for v in verdicts.decide([self.values(m, s) for m, s in
+                                                    ((-0.5, 0.3), (0.5, 0.3), (0.01, 0.1), (-0.05, 0.4))] + [None])]
+        self.assertEqual(labels, ["confirmed", "reversed", "equivalent", "undecided", "no data"])
+
+    def test_a_significant_difference_inside_the_margin_is_a_difference(self):
+        verdict = verdicts.decide([self.values(-0.06, 0.05)])[0]
+        self.assertLess(verdict.holm_equivalent, 0.001)
+        self.assertEqual(verdict.label, "confirmed")
+
+    def test_orderings_without_data_count_in_holms_correction(self):
+        values = self.values(-0.06, 0.1)  # p of the difference is about 0.007
+        self.assertEqual(verdicts.decide([values])[0].holm_difference, stats.interval(values).p)
+        self.assertAlmostEqual(verdicts.decide([values] + 12 * [None])[0].holm_difference, 13 * stats.interval(values).p)
+
+    def test_the_first_look_that_decides_an_ordering_decides_it(self):
+        first, second_look = [self.values(-0.5), self.values(0.0, 0.6)], [self.values(0.5), self.values(0.0, 0.05)]
+        final = verdicts.looks([first, second_look])
+        self.assertEqual([v.label for v in final], ["confirmed", "equivalent"])
+        self.assertLess(final[0].difference.mean, 0)
+        self.assertEqual([v.label for v in verdicts.looks([first])], ["confirmed", "undecided"])
+
+    def test_a_true_difference_of_zero_is_rarely_called_a_difference_over_two_looks_and_thirteen_orderings(self):
+        random = numpy.random.default_rng(5)
+        wrong = 0
+        for _ in range(200):
+            data = random.normal(0, 0.25, (13, 48))
+            final = verdicts.looks([[row[:24] for row in data], list(data)])
+            wrong += any(v.label in ("confirmed", "reversed") for v in final)
+        self.assertLessEqual(wrong, 20)  # at most 5% expected: 20 of 200 or more has a chance of 3 in 1000
+
+    def test_the_number_of_seeds_for_equivalence_is_enough_in_a_simulation(self):
+        n = verdicts.seeds_for_equivalence(0.2, 1, 0.8)
+        random = numpy.random.default_rng(6)
+        found = [verdicts.p_equivalence(stats.interval(random.normal(0, 0.2, n))) < 0.025 for _ in range(600)]
+        self.assertAlmostEqual(sum(found) / 600, 0.8, delta=0.06)
 
 
 class ScalingLaw(unittest.TestCase):
@@ -159,11 +215,35 @@ class Grid(unittest.TestCase):
         ordered = {recipe for _, *pair in claims.ORDERINGS for recipe in pair}
         self.assertLessEqual(ordered, {r.recipe for r in runs if r.model == "micro"})
 
+    def test_the_runs_of_a_trunk_start_with_its_checkpoint_and_draws_share_its_data(self):
+        trunk = {"model": "t", "recipe": "bf16", "step": 20}
+        block = {"model": "b", "recipes": ["ufp4"], "seeds": [3, 4], "trunk": trunk, "draws": 2}
+        runs = grid.runs_of([block])
+        self.assertEqual([r.key for r in runs], [f"b.ufp4.s{s}" for s in (3001, 3002, 4001, 4002)])
+        self.assertEqual(runs[2].needs, "t.bf16.s4/checkpoint-20.safetensors")
+        self.assertIn(f"--from {grid.OUT}/{runs[2].needs} --seed 4001 --data-seed 4", " ".join(runs[2].arguments))
+        self.assertNotIn("--from", grid.runs_of([{**block, "trunk": None}])[0].arguments)
+
+    def test_the_second_design_has_every_ordering_at_both_looks_with_a_trunk_before_its_branches(self):
+        runs = grid.runs_of(design.orderings_grid())
+        for _, *pair in claims.ORDERINGS:
+            for recipe in pair:
+                seeds = [r.seed for r in runs if (r.model, r.recipe) == (design.branch("nano"), recipe)]
+                self.assertEqual(len(seeds), design.SEEDS_AT_LOOKS[-1])
+        self.assertEqual(len(design.orderings("micro-moe")), 3)
+        for name in design.GRIDS:
+            made = set()
+            for run in design.runs(name):
+                self.assertIn(run.needs.split("/")[0], made | {""}, name)
+                made.add(run.key)
+        self.assertFalse(set(design.NOISE_SEEDS) & {r.seed for r in runs})
+
     def test_a_damaged_grid_is_named(self):
         for blocks, word in (
             ([{"model": "a"}], "seeds"),
             ([{"model": "a b", "seeds": 1, "recipes": []}], "a b"),
             ([7], "model"),
+            ([{"model": "a", "seeds": 1, "recipes": ["x"], "trunk": "t"}], "trunk"),
             ([{"model": "a", "seeds": 1, "recipes": [3]}], "3"),
             (
                 [
@@ -636,6 +716,15 @@ class Runs(unittest.TestCase):
         self.assertIn(len(failed), (3, 4))  # two are at work when the third fails
         self.assertIn("three runs failed and none succeeded: stopping", self.messages)
 
+    def test_branches_wait_for_their_trunk_and_fail_without_it(self):
+        branch = {**GRID[0], "model": "b", "trunk": {"model": "tiny", "recipe": "bf16", "step": 30}, "priority": 0}
+        trunk = {**GRID[0], "arguments": [*GRID[0]["arguments"], "--keep-at", 30], "recipes": ["bf16"]}
+        self.assertEqual(self.study([branch, trunk]), (6, 6, []))
+        self.out = self.folder / "alone"
+        done, _, failed = self.study([branch])
+        self.assertEqual((done, len(failed)), (0, 4))
+        self.assertTrue(any("checkpoint-30.safetensors, which another run makes" in s for s in self.messages))
+
     def test_a_diverged_run_is_complete(self):
         os.environ["FAKE_DIVERGE"] = "ufp4.s1"
         self.addCleanup(os.environ.pop, "FAKE_DIVERGE")
@@ -687,6 +776,32 @@ class Runs(unittest.TestCase):
             self.assertEqual(found.returncode, 0, found.stderr)
             self.assertEqual(made.read_text(encoding="utf-8"), shown.read_text(encoding="utf-8"))
 
+    def test_one_command_makes_the_runs_of_an_ordering_and_prints_its_verdict(self):
+        words = ("ordering", "ufp4", "e2m1-baseline", "--out", self.out, "--train-lm", self.fake, "--jobs", 4)
+        output, _ = self.command(*words).communicate(timeout=200)
+        self.assertIn("36 of 36 runs done", output)  # 12 seeds: a trunk and two branches each
+        self.assertIn("UFP4 is better than the E2M1 baseline (ufp4 < e2m1-baseline): ✓ confirmed", output)
+        self.assertRegex(output, r"difference −0\.\d+ \[.*\] % of the loss, 12 seeds; p difference < 0\.0001")
+        output, _ = self.command("ordering", "ufp4", "bf16", "--out", self.out).communicate(timeout=100)
+        self.assertIn("unknown ordering: ufp4 bf16; those of the paper: ufp4 e2m1-baseline", output)
+
+    def test_the_tables_of_the_second_design_are_exported_and_its_page_is_rebuilt_from_them(self):
+        run = self.command("ordering", "ufp4", "ufp4-rht-none", "--out", self.out, "--train-lm", self.fake, "--jobs", 4)
+        run.communicate(timeout=200)
+        results, shown = self.folder / "results", self.folder / "second.md"
+        shown.write_text(f"{page.BEGIN}\n{page.END}\n", encoding="utf-8")
+        report = lambda out: ("report", "--out", out, "--html", self.folder / "x.html", "--second-page", shown)
+        pages = []
+        for words in (report(self.out), ("export", "--out", self.out), report(self.folder / "none")):
+            process = self.command(*words, "--results", results)
+            output, _ = process.communicate(timeout=200)
+            self.assertEqual(process.returncode, 0, output)
+            pages.append(shown.read_text(encoding="utf-8"))
+        self.assertIn("`ufp4` < `ufp4-rht-none`) | ✓ confirmed | 12 |", pages[0])
+        self.assertEqual(pages[0], pages[2])
+        self.assertEqual(len(table.read_runs(results / "second.csv.gz")), 36)
+        self.assertEqual(records.read_results(results / "runs.jsonl")[0], [])
+
     def test_the_report_is_rebuilt_from_the_exported_file_alone(self):
         self.study()
         both = ("--out", self.out, "--results", self.folder / "results")
@@ -725,6 +840,126 @@ class Runs(unittest.TestCase):
         output, _ = self.command("export", *both).communicate(timeout=100)
         self.assertEqual(json.loads((results / "power.json").read_text(encoding="utf-8")), kept)
         self.assertEqual(sum(r["train_loss"] == 9.87654 for r in records.read_results(results / "runs.jsonl")[0]), 8)
+
+
+def branches(effects, noise, seeds=design.seeds_of_look(0), uses=("second",)):
+    random = numpy.random.default_rng(8)
+    return [
+        {**record(design.branch("nano"), recipe, s, 1.6 * (1 + (effect + noise * random.normal()) / 100), uses=uses), "text": "t"}
+        for s in seeds
+        for recipe, effect in effects.items()
+    ]
+
+
+class SecondDesign(unittest.TestCase):
+    def test_known_effects_get_their_verdicts_at_the_first_look(self):
+        effects = {"ufp4": 1.0, "e2m1-baseline": 1.5, "ufp4-rht-none": 1.0, "ufp4-no-sr": 0.6}
+        labels = {(b, w): v.label for _, b, w, v in second.orderings(branches(effects, 0.05))}
+        self.assertEqual(labels["ufp4", "e2m1-baseline"], "confirmed")
+        self.assertEqual(labels["ufp4", "ufp4-no-sr"], "reversed")
+        self.assertEqual(labels["ufp4", "ufp4-rht-none"], "equivalent")
+        self.assertEqual(labels["e2m1-baseline", "e2m1-clip-2"], "no data")
+
+    def test_seeds_of_a_second_look_that_is_not_complete_are_not_used(self):
+        effects = {"ufp4": 1.0, "e2m1-baseline": 1.0}
+        runs = branches(effects, 0.5) + branches(
+            {"ufp4": 1.0, "e2m1-baseline": 9.0}, 0.1, list(design.seeds_of_look(1))[:-1]
+        )
+        verdict = {(b, w): v for _, b, w, v in second.orderings(runs)}["ufp4", "e2m1-baseline"]
+        self.assertEqual((verdict.label, verdict.difference.n), ("undecided", design.SEEDS_AT_LOOKS[0]))
+
+    def test_a_table_has_the_runs_and_gradients_that_it_was_written_from(self):
+        runs = branches({"ufp4": 1.0, "bf16": 0.0}, 0.1)
+        runs[0]["valid_loss"] = None
+        runs[1]["gradients"] = [
+            dict(gemm="all", parameter="block0.qkv", batches=8, draws=16, gain=0.9, bias=1e-3, variance=0.1, cosine=0.8)
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "second.csv.gz"
+            table.write(path, table.RUNS, table.run_rows(runs))
+            got = {r["key"]: r for r in table.read_runs(path)}
+            for run in runs:
+                for name in ("seed", "valid_loss", "train_loss", "arguments", "shape", "uses", "text"):
+                    self.assertEqual(got[run["key"]][name], run[name])
+                self.assertEqual(got[run["key"]]["machine"]["cpu"], run["machine"]["cpu"])
+            before = path.read_bytes()
+            table.write(path, table.RUNS, table.run_rows(table.read_runs(path)))
+            self.assertEqual(path.read_bytes(), before)
+            rows = table.gradient_rows(runs)
+            table.write(path, table.GRADIENTS, rows)
+            self.assertEqual(table.read(path), rows)
+            self.assertEqual(table.read(path.with_name("none")), [])
+
+    def test_the_noise_table_has_the_standard_deviation_of_each_setting(self):
+        runs = [{**r, "model": "noise-x"} for r in branches({"ufp4": 0.0, "e2m1-baseline": 0.5}, 0.2, uses=("noise",))]
+        found = {(model, metric): i for model, metric, i, _ in second.noise(runs)}
+        self.assertEqual(found["noise-x", "valid_loss"].n, design.SEEDS_AT_LOOKS[0])
+        self.assertAlmostEqual(found["noise-x", "valid_loss"].sd, 0.2 * math.sqrt(2), delta=0.15)
+
+    def test_the_onset_of_the_noise_is_found_in_curves_that_diverge_halfway(self):
+        runs = []
+        for recipe in design.NOISE_PAIR:
+            for seed in range(1, 13):
+                sign = (-1) ** seed if recipe == "ufp4" else 0
+                curve = [[s, 2.0 * (1 + (0.01 * sign if s > 100 else 1e-6 * seed * abs(sign)))] for s in range(15, 601, 15)]
+                runs.append({**record("nano-600", recipe, seed, 2.0), "log": {"train": curve, "valid": []}})
+        found = {step: (sd, r) for step, sd, r in second.onset(runs)}
+        self.assertLess(found[90][0], 0.1)
+        self.assertAlmostEqual(found[600][0], 1.04, delta=0.03)
+        self.assertAlmostEqual(found[120][1], 1.0)
+
+    def test_the_effect_of_forks_is_the_mean_over_draws_and_the_interval_is_over_checkpoints(self):
+        runs = []
+        for trunk, base in ((101, 2.0), (102, 2.2), (103, 2.1)):
+            fork = lambda recipe, draw, loss: {
+                **record(design.FORKS, recipe, 1000 * trunk + draw, 1.0, uses=("forks",)),
+                "valid_loss": loss,
+            }
+            runs.append(fork("bf16", 1, base))
+            for draw in (1, 2, 3):
+                runs.append(fork("ufp4", draw, base * (1 + (1.0 + 0.1 * (draw - 2)) / 100)))
+                runs.append(fork("e2m1-baseline", draw, base * (1 + (2.0 + 0.001 * trunk) / 100)))
+        effects = second.fork_effects(runs)
+        self.assertAlmostEqual(effects["ufp4"][102][0], 0.9)
+        found = second.fork_differences(effects, "ufp4", "e2m1-baseline")
+        for got, want in zip(found, (-1.101, -1.102, -1.103)):
+            self.assertAlmostEqual(got, want)
+        text = page.markdown_of_blocks(second.sections(runs, [], []))
+        self.assertRegex(text, r"\| ufp4 \| 3 \| 9 \| \+1\.000 \[\+1\.000, \+1\.000\] \| 0\.100 \|")
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 3 \| −1\.102")
+
+    def gradients(self):
+        rows = []
+        for recipe, error in (("ufp4", 0.1), ("e2m1-baseline", 0.2), ("ufp4-rht-none", 0.1)):
+            for seed in (101, 102, 103):
+                for gemm in second.GEMMS:
+                    for parameter in ("embedding", "block0.qkv", "block1.down"):
+                        rows.append(
+                            dict(model=design.GRADIENTS, recipe=recipe, seed=seed, gemm=gemm, parameter=parameter)
+                            | dict(batches=8, draws=16, gain=1 - error, bias=error**2 + 1e-5 * seed, cosine=0.9)
+                            | dict(variance=7.0 if parameter == "embedding" else error * (1 + 1e-3 * (seed - 102)))
+                        )
+        return rows
+
+    def test_the_errors_of_gradients_are_means_over_linear_layers_paired_by_checkpoint(self):
+        text = page.markdown_of_blocks(second.sections([], self.gradients(), []))
+        self.assertRegex(text, r"\| ufp4 \| all \| 3 \| 0\.9000 \[0\.9000, 0\.9000\]")
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 3 \|")
+        self.assertRegex(text, r"`ufp4` < `ufp4-rht-none`\) \| \? undecided \| 3 \|")
+        self.assertIn("| ufp4 | 0.900 [0.900, 0.900] | 0.900", text)
+
+    def test_docs_study_second_md_is_the_report_of_the_tables_in_the_repository(self):
+        shown = STUDY.parents[2] / "docs" / "study_second.md"
+        results = STUDY / "results"
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder) / "page.md"
+            shutil.copy(shown, made)
+            first, _ = records.read_results(results / "runs.jsonl")
+            parts = second.sections(
+                table.read_runs(results / "second.csv.gz"), table.read(results / "gradients.csv.gz"), first
+            )
+            page.update_blocks(made, parts)
+            self.assertEqual(made.read_text(encoding="utf-8"), shown.read_text(encoding="utf-8"))
 
 
 class Results(unittest.TestCase):

@@ -205,6 +205,24 @@ void check_gemm(fuzz::input& in) {
   checked("grouped", {&c}, [&] { return ufp4_gemm_grouped(&ctx, in.below(2), &a, &b, &c, &options); });
 }
 
+/// Layers of up to three experts. Wrong offsets stay inside the array, whose length no call knows.
+void check_grouped(fuzz::input& in, const ufp4_context& ctx, const ufp4_recipe& recipe) {
+  const std::size_t experts = 1 + in.below(3), n = in.below(20), k = in.below(40);
+  std::vector<std::size_t> offsets(experts + 1);
+  for (std::size_t e = 0; e < experts; ++e) offsets[e + 1] = offsets[e] + in.below(5);
+  c_matrix x(in, offsets[experts], k, true), w(in, experts * n, k, true), y(in, offsets[experts], n, true);
+  c_matrix dx(in, offsets[experts], k, true), dw(in, experts * n, k, true);
+  if (in.one_in(4)) offsets[in.below(experts + 1)] = in.raw<std::size_t>();
+  const std::size_t count = in.one_in(16) ? (in.one_in(2) ? 0 : experts + 65536) : experts;
+  const std::size_t* const at = in.one_in(16) ? nullptr : offsets.data();
+  const auto mode = static_cast<std::int32_t>(in.below(2));
+  checked("forward", {&y}, [&] { return ufp4_linear_forward_grouped(&ctx, &recipe, count, at, &x, &w, nullptr, &y); });
+  checked("dgrad", {&dx},
+          [&] { return ufp4_linear_backward_input_grouped(&ctx, &recipe, count, at, &y, &w, &dx, mode); });
+  checked("wgrad", {&dw},
+          [&] { return ufp4_linear_backward_weight_grouped(&ctx, &recipe, count, at, &y, &x, &dw, mode); });
+}
+
 void check_linear(fuzz::input& in) {
   const std::size_t t = in.below(9), n = in.below(40), k = in.below(40);
   const ufp4_context ctx = context(in);
@@ -220,6 +238,7 @@ void check_linear(fuzz::input& in) {
   checked("forward", {&y}, [&] { return ufp4_linear_forward(&ctx, &recipe, &x, &w, nullptr, &y); });
   checked("dgrad", {&dx}, [&] { return ufp4_linear_backward_input(&ctx, &recipe, &y, &w, &dx, mode); });
   checked("wgrad", {&dw}, [&] { return ufp4_linear_backward_weight(&ctx, &recipe, &y, &x, &dw, mode); });
+  check_grouped(in, ctx, recipe);
 }
 
 /// Shapes as data: storage is computed, or an overflow is reported.

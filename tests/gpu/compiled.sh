@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ufp4 - every operation on the compiled code of sm_80 and sm_90a, and tcgen05's of sm_100a, in the PTX interpreter: the host's bits.
+# ufp4 - every operation on the compiled code of sm_80 and sm_90a, and the native products of sm_100a and sm_120a, in the PTX interpreter.
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/gpu/compiled.sh [--out FOLDER] [--write-budgets]
   --write-budgets   writes tests/gpu/ptx/budgets.txt anew, instead of comparing with it
@@ -42,9 +42,11 @@ work() {
       "$nvcc" -x cu -std=c++20 -Isource/include -Isource/tests -DUFP4_EXTERNAL_KERNELS --threads 2 --no-compress \
         -gencode arch=compute_80,code=compute_80 -gencode arch=compute_90a,code=compute_90a \
         -c source/tests/gpu/ptx/operations.cu -o operations.o ;;
-    tcgen05_products)
+    tcgen05_products | block_mma_products)
+      local target=100a
+      [ "$1" = tcgen05_products ] || target=120a
       "$nvcc" -x cu -std=c++20 -Isource/include -Isource/tests -DUFP4_EXTERNAL_KERNELS --no-compress \
-        -gencode arch=compute_100a,code=compute_100a -c source/tests/gpu/ptx/tcgen05_products.cu -o tcgen05_products.o ;;
+        -gencode "arch=compute_$target,code=compute_$target" -c "source/tests/gpu/ptx/$1.cu" -o "$1.o" ;;
     kernels) g++ -std=c++20 -O1 -Isource/include -Isource/tests -c source/tests/support/kernels.cpp -o cpu_kernels.o ;;
     main) g++ -std=c++20 -Isource/include -Isource/tests -c source/tests/support/main.cpp -o main.o ;;
     *) "$nvcc" -std=c++20 -O2 -Isource/tests -Xcompiler -Wall,-Wextra -c "source/tests/gpu/ptx/$1.cpp" -o "ptx_$1.o" ;;
@@ -54,10 +56,11 @@ export nvcc
 export -f work
 interpreter=$(cd "$source_dir/tests/gpu/ptx" && for f in *.cpp; do echo "${f%.cpp}"; done)
 # shellcheck disable=SC2086 # a list of words
-printf '%s\n' operations tcgen05_products kernels main $interpreter | xargs -P "${UFP4_JOBS:-$(nproc)}" -I {} bash -c 'work {}' || exit 1
+printf '%s\n' operations tcgen05_products block_mma_products kernels main $interpreter |
+  xargs -P "${UFP4_JOBS:-$(nproc)}" -I {} bash -c 'work {}' || exit 1
 libraries=(-lpthread -ldl)
 if has_header catch2/catch_all.hpp; then libraries=(-lCatch2 "${libraries[@]}"); fi
-for program in operations tcgen05_products; do
+for program in operations tcgen05_products block_mma_products; do
   g++ "$program.o" cpu_kernels.o main.o ptx_*.o "${libraries[@]}" -o "$program" || exit 1
 done
 echo "compiled: $SECONDS s"
@@ -70,16 +73,16 @@ fail() {
 # run DEVICE ORDER LOG [TEST CASE]
 run() {
   local program=operations
-  [ "$1" != 100 ] || program=tcgen05_products
+  case $1 in 100) program=tcgen05_products ;; 120) program=block_mma_products ;; esac
   UFP4_PTX_DEVICE=$1 UFP4_PTX_ORDER=$2 timeout 600 "./$program" "${@:4}" >"$3" 2>&1
 }
 
-# ---- Every operation on two architectures, tcgen05's on the third; products again in another order of warps and copies ----
-for device in 80 90 100; do
+# ---- Every operation on two architectures, native products on two others; products again in another order of warps and copies ----
+for device in 80 90 100 120; do
   export UFP4_PTX_COUNTS=$out/launches.$device UFP4_PTX_WRITE=$out/operations.$device.ptx
   run "$device" 0 "run.$device.log" || { fail "sm_$device"; grep -v '^count' "run.$device.log" | head -60; }
   unset UFP4_PTX_COUNTS UFP4_PTX_WRITE
-  run "$device" 1 "run.$device.backwards.log" 'products with*,the products of tcgen05 in *' || { fail "sm_$device, backwards"; head -60 "run.$device.backwards.log"; }
+  run "$device" 1 "run.$device.backwards.log" 'products with*,the products of tcgen05 in *,block-scaled products of *' || { fail "sm_$device, backwards"; head -60 "run.$device.backwards.log"; }
   grep '^count' "run.$device.log" | sed 's/^count //' >"counts.$device"
 done
 echo "every operation: $SECONDS s"
@@ -87,11 +90,14 @@ echo "every operation: $SECONDS s"
 # ---- Which kernels ran ----
 # Those of other architectures are traps in this code, or prepare what Blackwell multiplies; the probe is never launched.
 not_here='block_mma_tiles|tcgen05_tiles|compiled_probe|swizzle_rows|widen_codes'
-for device in 80 90 100; do
+for device in 80 90 100 120; do
   wgmma=''
   [ "$device" = 90 ] || wgmma='|wgmma|multiply_block_sums|decode_scales'
   required=.
-  [ "$device" != 100 ] || not_here=compiled_probe required='tcgen05_tiles|multiply_simt' # the others are compiled beside them
+  case $device in # the others are compiled beside them
+    100) not_here=compiled_probe required='tcgen05_tiles|multiply_simt' ;;
+    120) not_here=compiled_probe required=block_mma_tiles ;;
+  esac
   entries=$(sed -n 's/^\(\.visible \)\?\(\.weak \)\?\.entry \([A-Za-z0-9_$]*\).*/\3/p' "operations.$device.ptx")
   ran=()
   for entry in $entries; do
@@ -108,7 +114,7 @@ done
 # ---- Instructions ----
 echo
 printf '%-6s %-42s %12s %12s %9s\n' target operation 'per warp' 'per element' products
-cat counts.80 counts.90 counts.100 | while read -r target name warp element products; do
+cat counts.80 counts.90 counts.100 counts.120 | while read -r target name warp element products; do
   printf '%-6s %-42s %12s %12s %9s\n' "$target" "$name" "$warp" "$element" "$products"
 done | tee counts.table
 budgets=$source_dir/tests/gpu/ptx/budgets.txt
@@ -117,12 +123,12 @@ if [ -n "$write_budgets" ]; then
     echo "# ufp4 - instructions of PTX per element of each operation; compiled.sh fails if a count is more than 1% higher."
     echo "# SPDX-License-Identifier: Apache-2.0"
     echo "nvcc $version"
-    cat counts.80 counts.90 counts.100 | awk '{ print $1, $2, $4 }'
+    cat counts.80 counts.90 counts.100 counts.120 | awk '{ print $1, $2, $4 }'
   } >"$budgets"
 elif [ "$(sed -n 's/^nvcc //p' "$budgets")" != "$version" ]; then
   echo "budgets.txt was written with nvcc $(sed -n 's/^nvcc //p' "$budgets"): no count is compared"
 else
-  over=$(cat counts.80 counts.90 counts.100 | awk '
+  over=$(cat counts.80 counts.90 counts.100 counts.120 | awk '
     NR == FNR { if (NF == 3) budget[$1 " " $2] = $3; next }
     !(($1 " " $2) in budget) { print $1, $2, "has no budget"; next }
     $4 > budget[$1 " " $2] * 1.01 { print $1, $2, $4, "instructions per element, budget", budget[$1 " " $2] }
@@ -156,6 +162,11 @@ mutants=(
   "pair_phase 100 0 s/\(mbarrier\.try_wait\.parity\.acquire\.cluster[^;]*\], \)[^;,]*/\11/"
   "pair_commit 100 0 s/\(tcgen05\.commit[^;]*multicast[^;]*\], \)[^;]*/\11/"
   "pair_arrival 100 0 s/mbarrier\.arrive\.release\.cluster[^;]*;//"
+  "block_mma_phase 120 0 s/\(mbarrier\.try_wait\.parity[^;]*\], \)[^;,]*/\10/"
+  "block_mma_expected_bytes 120 0 s/\(mbarrier\.arrive\.expect_tx[^;]*\], \)[^;,]*/\116/"
+  "block_mma_box_column 120 0 s/\(cp\.async\.bulk\.tensor[^{]*{\)[^,]*,/\10,/"
+  "block_mma_copy_wait 120 0 s/\(cp\.async\.wait_group\) [0-9]*;/\1 7;/"
+  "block_mma_arrivals 120 1 s/\(mbarrier\.init[^;]*\], \)[^;]*;/\11;/"
 )
 echo
 # mutant NAME DEVICE ORDER SED: prints a line; the status is 0 if a test failed.
@@ -170,6 +181,7 @@ mutant() {
     shuffle) cases='quantize*' ;;
     tcgen05_*) cases='the products of tcgen05 in one*' ;;
     pair_*) cases='the products of tcgen05 in pairs*' ;;
+    block_mma_*) cases='block-scaled products of codes that TMA copies*' ;;
   esac
   if UFP4_PTX_REPLACE=mutant.$1.ptx run "$2" "$3" "mutant.$1.log" "$cases"; then
     echo "mutant $1: not noticed"

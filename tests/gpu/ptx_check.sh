@@ -21,6 +21,7 @@ families=(
   "90a|wgmma\.mma_async|fast on Hopper, experimental|run in the PTX interpreter"
   "90a|cp\.async\.bulk|its copies|run in the PTX interpreter"
   "100a|tcgen05\.mma|native blocks on Blackwell (data centre), experimental|run in the PTX interpreter"
+  "120a|cp\.async\.bulk|copies of codes for native products|run in the CPU simulator"
   "120a|kind::mxf4nvf4|native nvfp4|run in the CPU simulator"
   "120a|kind::mxf4\.|native mxfp4|run in the CPU simulator"
   "120a|kind::mxf8f6f4|uniform grids in containers|run in the CPU simulator"

@@ -111,6 +111,23 @@ TEST_CASE("mma.sync multiplies matrices whose fragments are those of the PTX man
   for (ufp4_word l = 0; l < 32; ++l) REQUIRE(all[l] == (l == 15 ? 0x40400000u : 0x3F800000u));
 }
 
+TEST_CASE("mma.sync with block scales multiplies each block by the scales of its row and its column") {
+  // a has 1 in row 3, column 37, in the third block of 16; b has 2 in row 37, column 6. The scales of that block are 2
+  // for row 3, in byte 2 of lane 12, and 3 for column 6, in byte 2 of lane 24: 1 + 12 is sum 0 of lane 15.
+  const auto product = [](const std::string& selector) {
+    return "mov.u32 %r2, 0; mov.u32 %r3, 0; mov.u32 %r4, 0; mov.u32 %r5, 0x38383838; mov.u32 %r6, 0x38383838;\n"
+           "setp.eq.u32 %p1, %r1, 12;\n@%p1 mov.u32 %r2, 0x00200000;\n@%p1 mov.u32 %r5, 0x38403838;\n"
+           "setp.eq.u32 %p2, %r1, 24;\n@%p2 mov.u32 %r3, 0x00400000;\n@%p2 mov.u32 %r6, 0x38443838;\n"
+           "mov.f32 %f1, 0f3F800000;\n"
+           "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3 "
+           "{%f2, %f3, %f4, %f5}, {%r4, %r4, %r2, %r4}, {%r4, %r3}, {%f1, %f1, %f1, %f1}, {%r5}, {0,0}, {%r6}, " +
+           selector + ";\nmov.b32 %r7, %f2;\nst.global.u32 [%rd3], %r7;";
+  };
+  const auto all = run(product("{0,0}"));
+  for (unsigned l = 0; l < 32; ++l) REQUIRE(all[l] == (l == 15 ? 0x41500000u : 0x3F800000u));
+  REQUIRE_THROWS(run(product("{0,1}")));
+}
+
 TEST_CASE("a barrier of shared memory completes when its arrivals and bytes have come") {
   const std::string body =
       "mov.u32 %r2, memory;\nadd.u32 %r3, %r2, 128;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra READY;\n"

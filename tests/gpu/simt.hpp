@@ -37,6 +37,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <new>
 #include <set>
@@ -155,6 +156,34 @@ struct copy_under_way {
   unsigned long group;
 };
 
+/// What TMA needs to know of a matrix (simt_tma.hpp). Rows are packed.
+struct tensor_map {
+  const unsigned char* data = nullptr;
+  std::size_t rows = 0, row_bytes = 0;
+  unsigned box_rows = 0, box_bytes = 0, element_bytes = 1;
+  unsigned swizzled_row = 0;  ///< 64 or 128: the bytes of a box's row, swizzled
+
+  bool valid() const {
+    const unsigned box_cols = box_bytes / element_bytes;
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && rows != 0 && row_bytes != 0 && row_bytes % 16 == 0 &&
+           box_rows != 0 && box_rows <= 256 && box_cols != 0 && box_cols <= 256 && box_bytes % 16 == 0 &&
+           (swizzled_row == 0 || box_bytes <= swizzled_row);
+  }
+};
+struct box_under_way {
+  tensor_map map;
+  std::size_t first_byte, first_row;
+  std::uint32_t to;
+};
+/// A barrier in shared memory: the arrivals and bytes that its phase waits for, and the threads that wait for it.
+struct mbarrier {
+  unsigned expected = 0, pending = 0;
+  std::uint32_t bytes = 0;
+  unsigned long phase = 0;
+  std::vector<box_under_way> copies;
+  std::vector<unsigned> waiting;
+};
+
 struct simt_thread {
   explicit simt_thread(void (*entry)()) : stack(entry) {}
 
@@ -191,6 +220,7 @@ struct machine {
   void* body_arguments = nullptr;
   unsigned long barriers = 0;
   char barrier[2] = {}, begin = 0, end = 0;
+  std::map<std::uint32_t, mbarrier> mbarriers;  ///< by address in the shared state space
 };
 inline machine the_machine;
 
@@ -367,6 +397,7 @@ inline void run_block() {
   }
   m.live = m.count;
   m.at_block_barrier = 0;
+  m.mbarriers.clear();
   if (m.shared_bytes != 0) std::memset(m.shared, poison, m.shared_bytes);
   for (unsigned w = 0; w < m.waves.size(); ++w) make_ready(w);
   m.current = take_ready();
@@ -564,6 +595,7 @@ inline error facts(device_facts& out) {
 
 #include "gpu/simt_memory.hpp"
 #include "gpu/simt_mma.hpp"
+#include "gpu/simt_tma.hpp"
 
 // after simt_mma.hpp, whose elements it takes
 #include "gpu/simt_mfma.hpp"

@@ -26,6 +26,7 @@ TEST_CASE("the CPU simulator runs in host programs", "[gpu]") {
 #include <ufp4/cuda/block_mma_sm120.hpp>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
+#include <ufp4/cuda/tma_sm90.hpp>
 #include <vector>
 
 using namespace ufp4;
@@ -364,6 +365,92 @@ TEST_CASE("memory holds poison until a wait for the copy", "[gpu]") {
   REQUIRE(out[1] == (0x11u ^ 0xA5A5A5A5u));
   REQUIRE(out[2] == (0x11u ^ 0x22u));
   REQUIRE(out[3] == 0xA5A5A5A5u);
+}
+
+// ---- Boxes ----
+
+namespace {
+
+struct box_job {
+  gpu::mma::tensor_map map;
+  unsigned char* out;
+  unsigned column, row, announced;
+};
+
+/// A box of 16 rows x 64 bytes; out: its memory before the wait and after it. Thread 0 copies, thread 1 looks.
+template <unsigned offset, unsigned arrivals>
+UFP4_KERNEL(2)
+watch_box(const box_job job) {
+  unsigned char* shared = gpu::shared_memory();
+  const std::uint32_t to = (gpu::mma::shared_address(shared) + 1023) / 1024 * 1024 + offset, barrier = to + 1024;
+  const unsigned char* box = shared + (to - gpu::mma::shared_address(shared));
+  if (gpu::lane() == 0) {
+    gpu::mma::barrier_start(barrier, 1);
+    gpu::mma::barriers_ready();
+  }
+  gpu::sync_block();
+  if (gpu::lane() == 0) {
+    for (unsigned i = 0; i < arrivals; ++i) gpu::mma::barrier_expect(barrier, job.announced);
+    gpu::mma::copy_box(to, job.map, job.column, job.row, barrier);
+    std::memcpy(job.out, box, 1024);
+    return;
+  }
+  gpu::mma::barrier_wait(barrier, 1);  // the phase before the first
+  gpu::mma::barrier_wait(barrier, 0);
+  std::memcpy(job.out + 1024, box, 1024);
+}
+
+struct box_of_bytes {
+  std::vector<unsigned char> data = std::vector<unsigned char>(20 * 96), out = std::vector<unsigned char>(2048);
+  box_job job{};
+
+  explicit box_of_bytes(unsigned announced = 1024) {
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i % 251 + 1);
+    job = {{}, out.data(), 64, 10, announced};
+    REQUIRE(gpu::mma::make_tensor_map(job.map, gpu::mma::swizzled_64_bytes_tensor, data.data(), 20, 96, 16, 64) ==
+            gpu::success);
+  }
+  std::string rejection(void (*kernel)(box_job)) const {
+    return first_line(rejection_of([&] { (void)gpu::launch(kernel, {1}, {2}, 4096, gpu::stream{}, job); }));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a box is poison until a wait for its barrier, then swizzled bytes, and zeros outside the matrix", "[gpu]") {
+  const simulated here(90);
+  simt::settings().order = simt::thread_order::forwards;  // nobody waits when the box is looked at first
+  box_of_bytes b;
+  REQUIRE(gpu::launch(watch_box<0, 1>, {1}, {2}, 4096, nullptr, b.job) == gpu::success);
+  for (std::size_t row = 0; row < 16; ++row)
+    for (std::size_t col = 0; col < 64; ++col) {
+      CAPTURE(row, col);
+      const std::size_t at = row * 64 + 16 * (col / 16 ^ (row / 2 & 3)) + col % 16;
+      REQUIRE(b.out[at] == 0xA5);
+      const bool inside = 10 + row < 20 && 64 + col < 96;
+      REQUIRE(b.out[1024 + at] == (inside ? b.data[(10 + row) * 96 + 64 + col] : 0));
+    }
+}
+
+TEST_CASE("copies of boxes and barriers that the hardware does not define are rejected", "[gpu]") {
+  const std::string first = "simt: thread (0, 0, 0) of block (0, 0, 0) ",
+                    second = "simt: thread (1, 0, 0) of block (0, 0, 0) ";
+  const simulated here(90);
+  const box_of_bytes right, one_more(1025);
+  REQUIRE(right.rejection(watch_box<128, 1>) ==
+          first + "copies a box to an address at which its pattern does not begin");
+  REQUIRE(right.rejection(watch_box<0, 2>) == first + "arrives at a barrier at which all have arrived");
+  REQUIRE(one_more.rejection(watch_box<0, 1>) ==
+          second +
+              "waits at a barrier in shared memory for thread (0, 0, 0) of block (0, 0, 0), which left the kernel");
+  gpu::mma::tensor_map map;
+  const auto kind = gpu::mma::swizzled_64_bytes_tensor;
+  REQUIRE(gpu::mma::make_tensor_map(map, kind, right.data.data(), 20, 95, 16, 64) == gpu::invalid_argument);
+  REQUIRE(gpu::mma::make_tensor_map(map, kind, right.data.data() + 1, 20, 96, 16, 64) == gpu::invalid_argument);
+  REQUIRE(gpu::mma::make_tensor_map(map, kind, right.data.data(), 20, 96, 16, 80) == gpu::invalid_argument);
+  const simulated old(80);
+  REQUIRE(right.rejection(watch_box<0, 1>) ==
+          first + "uses a barrier in shared memory, which architecture 80 does not have");
 }
 
 // ---- Sums ----

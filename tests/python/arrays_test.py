@@ -1,6 +1,7 @@
 # ufp4 - arrays in and out: types, strides, DLPack, no copies, and errors before anything is written.
 # SPDX-License-Identifier: Apache-2.0
 import copy
+import ctypes
 import pickle
 
 import hypothesis
@@ -43,6 +44,39 @@ def test_strides_of_any_sign_are_read_in_place(dtype):
     assert ufp4.quantize(read_only, "nvfp4") == want
     if dtype != ml_dtypes.bfloat16:
         assert ufp4.quantize(Capsule(x), "nvfp4") == want
+
+
+class OnDevice:
+    """An array of float32 in the memory of a device, as DLPack describes it. No byte of it exists."""
+
+    class Tensor(ctypes.Structure):
+        _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2), ("ndim", ctypes.c_int32),
+                    ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                    ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                    ("offset", ctypes.c_uint64), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+    def __init__(self, kind, number):
+        self.device = kind, number
+        self.shape, self.strides = (ctypes.c_int64 * 2)(4, 32), (ctypes.c_int64 * 2)(32, 1)
+        self.made = self.Tensor(4096, (ctypes.c_int32 * 2)(kind, number), 2, 2, 32, 1, self.shape, self.strides)
+
+    def __dlpack__(self, **keywords):
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return make(ctypes.addressof(self.made), b"dltensor", None)
+
+    def __dlpack_device__(self):
+        return self.device
+
+
+@pytest.mark.parametrize("kind, number, text", [(2, 1, "the CUDA device 1"), (10, 0, "the ROCm device 0"),
+                                                (8, 0, "device 0 of DLPack's kind 8")])
+def test_an_array_of_another_device_is_an_error_that_names_it(kind, number, text):
+    x = normal(4, 32)
+    message = f"x is in the memory of {text}, not of the CPU; ufp4.cuda has the operations on CUDA tensors"
+    for call in (ufp4.amax, lambda a: ufp4.quantize(a, "nvfp4"), lambda a: ufp4.linear_forward(a, x)):
+        with pytest.raises(ValueError, match=message):
+            call(OnDevice(kind, number))
 
 
 def test_outputs_are_written_in_place():

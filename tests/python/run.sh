@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # ufp4 - the Python package, examples/python: built with pip in an environment of its own, tested with pytest.
 # SPDX-License-Identifier: Apache-2.0
-# usage: run.sh wheel | tests | first_steps | sdist | from_sdist | sanitize | torch [TOOL]
+# usage: run.sh wheel | tests | first_steps | sdist | from_sdist | sanitize | cuda | torch [TOOL]
 #   wheel        builds the wheel from the source tree; auditwheel reads which systems it runs on; installs it for the other checks
 #   tests        tests/python/*_test.py; TOOL is the program ufp4, which is to write the same bits
 #   first_steps  examples/python/first_steps.py, with its plots
 #   sdist        the source distribution has the library
 #   from_sdist   the same, and a wheel is built from it
 #   sanitize     the tests with AddressSanitizer
-#   torch        ufp4.torch with PyTorch from PyPI (5 GB), and a short training run
+#   cuda         ufp4.cuda compiled by nvcc; without a GPU its calls report that, and nothing else is tested
+#   torch        ufp4.torch and, compiled for the CPU simulator of GPU kernels, ufp4.cuda, with PyTorch from PyPI (5 GB); a short training run
 # Environment: UFP4_BUILD_DIR; CXX. Exit status 0, 1, or 77 after SKIPPED: and the reason.
 set -euo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
@@ -24,15 +25,29 @@ skip() { echo "SKIPPED: $*"; exit 77; }
 # The packages: what pyproject.toml names to build, to run and to test, and tools that check the result.
 python=$(make_venv python 'scikit-build-core>=1.1' 'nanobind>=3,<4' ninja numpy ml_dtypes pytest hypothesis safetensors \
   matplotlib build auditwheel mypy) || skip "nanobind, pytest and others could not be had from PyPI, so the Python package was not built"
+builder=$python
 need_headers() {
-  "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+  "$builder" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
     skip "there is no Python.h here (apt-get install python3-dev)"
 }
 # wheel_of FOLDER SOURCE [OPTION]...: one wheel, in an empty folder.
 wheel_of() {
   need_headers
   rm -rf "$1"
-  "$python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$@"
+  "$builder" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$@"
+}
+# package_in NAME: the wheel in the folder of that name, installed in a folder of its own.
+package_in() {
+  rm -rf "$out/$1_package"
+  "$builder" -m pip install --quiet --no-deps --target "$out/$1_package" "$out/$1"/*.whl
+}
+# The layer of examples/torch_linear, with the libtorch in PyTorch's package.
+build_torch_linear() {
+  local torch
+  torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
+  "${CXX:-g++}" -std=c++20 -O2 -w -fopenmp -I "$source_dir/include" -I "$source_dir/examples" -isystem "$torch/include" \
+    -isystem "$torch/include/torch/csrc/api/include" "$source_dir/tests/python/torch_linear_bits.cpp" \
+    -L "$torch/lib" -Wl,-rpath,"$torch/lib" -Wl,--no-as-needed -ltorch -ltorch_cpu -lc10 -o "$out/torch_linear_bits"
 }
 need_package() {
   "$python" -c 'import ufp4' 2>/dev/null || skip "the package is not installed: the check 'wheel' did not build it"
@@ -74,8 +89,7 @@ case ${1:-} in
     [ -e "$asan" ] || skip "${CXX:-g++} has no AddressSanitizer"
     options='-fsanitize=address -fno-omit-frame-pointer'
     CXXFLAGS=$options LDFLAGS=$options wheel_of "$out/sanitized" "$package" -Cinstall.strip=false -Ccmake.define.UFP4_STUBS=OFF
-    rm -rf "$out/sanitized_package"
-    "$python" -m pip install --quiet --no-deps --target "$out/sanitized_package" "$out"/sanitized/*.whl
+    package_in sanitized
     # Python itself leaks; the operator new of ASan aborts where memory cannot be had; its exceptions are libstdc++'s.
     log=$out/asan.log
     rm -f "$log".*
@@ -84,12 +98,23 @@ case ${1:-} in
     export LD_PRELOAD ASAN_OPTIONS=detect_leaks=0:log_path=$log PYTHONPATH=$out/sanitized_package PYTHONMALLOC=malloc
     run_tests "${2:-}" --ignore=package_test.py -k 'not memory_cannot_hold'
     ;;
+  cuda)
+    nvcc=$(find_nvcc) || skip "there is no nvcc here, so ufp4.cuda was not compiled"
+    CUDACXX=$nvcc wheel_of "$out/cuda" "$package" -Ccmake.define.UFP4_CUDA=ON -Ccmake.define.UFP4_STUBS=OFF
+    package_in cuda
+    PYTHONPATH=$out/cuda_package "$python" "$source_dir/tests/python/without_gpu.py"
+    ;;
   torch)
     need_package
     python=$(make_venv python_torch torch numpy ml_dtypes pytest hypothesis safetensors matplotlib) ||
       skip "PyTorch could not be had from PyPI, so ufp4.torch was not tested"
     "$python" -m pip install --quiet --no-deps --force-reinstall "$out"/wheel/*.whl
-    (cd "$source_dir/tests/python" && "$python" -m pytest -q -p no:cacheprovider torch_test.py)
+    build_torch_linear
+    (cd "$source_dir/tests/python" && UFP4_TORCH_LINEAR=$out/torch_linear_bits "$python" -m pytest -q -p no:cacheprovider torch_test.py)
+    wheel_of "$out/simulated" "$package" -Ccmake.define.UFP4_SIMULATOR="$source_dir/tests" \
+      -Ccmake.define.UFP4_STUBS=OFF
+    package_in simulated
+    (cd "$source_dir/tests/python" && PYTHONPATH=$out/simulated_package "$python" -m pytest -q -p no:cacheprovider cuda_test.py)
     (cd "$out" && MPLBACKEND=Agg "$python" "$package/train_text.py" --steps 50 --folder losses)
     [ -s "$out/losses/losses.svg" ]
     ;;

@@ -1,6 +1,8 @@
 # ufp4 - the PyTorch layers: operators by torch.library's own checks, bits of the library, torch.compile, models.
 # SPDX-License-Identifier: Apache-2.0
 import copy
+import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -110,9 +112,10 @@ def test_the_step_changes_the_gradient_and_is_part_of_the_state():
     assert torch.equal(copy.deepcopy(model)(x), model(x)) and model(x).shape == (3, 16, 10)
 
 
-def test_a_compiled_model_has_the_same_bits():
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_compiled_model_has_the_same_bits(backend):
     model = ufp4.torch.quantize_model(small_model())
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
     x = torch.randn(16, 48)
     for step in range(3):
         ufp4.torch.set_step(model, step)
@@ -126,11 +129,46 @@ def test_a_compiled_model_has_the_same_bits():
         assert torch.equal(y, z) and torch.equal(gradient, model[0].weight.grad)
 
 
+@pytest.mark.skipif("UFP4_TORCH_LINEAR" not in os.environ, reason="UFP4_TORCH_LINEAR does not name torch_linear_bits")
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_the_layer_has_the_bits_of_the_one_for_libtorch(recipe, kind, tmp_path):
+    dtype = [torch.float32, torch.bfloat16, torch.float16][kind]
+    shapes = {"x": (32, 48), "w": (24, 48), "b": (24,), "dy": (32, 24)}
+    torch.manual_seed(kind)
+    tensors = {name: torch.randn(shape).to(dtype) for name, shape in shapes.items()}
+    for name, tensor in tensors.items():
+        (tmp_path / name).write_bytes(tensor.float().numpy().tobytes())
+    subprocess.run([os.environ["UFP4_TORCH_LINEAR"], tmp_path, recipe, str(kind), "32", "48", "24"], check=True)
+    layer = ufp4.torch.Linear(48, 24, recipe=recipe, seed=3, layer=5, dtype=dtype)
+    ufp4.torch.set_step(layer, 7)
+    with torch.no_grad():
+        layer.weight.copy_(tensors["w"])
+        layer.bias.copy_(tensors["b"])
+    x = tensors["x"].requires_grad_()
+    y = layer(x)
+    y.backward(tensors["dy"])
+    for name, got in (("y", y), ("dx", x.grad), ("dw", layer.weight.grad), ("db", layer.bias.grad)):
+        want = np.fromfile(tmp_path / name, np.float32).reshape(got.shape)
+        assert same_bits(got.detach().float().numpy(), want), name
+
+
 def test_errors_are_those_of_the_library():
     with pytest.raises(ValueError, match="must have elements of float32, bfloat16 or float16, got float64"):
         ufp4.torch.Linear(16, 16, bias=False)(torch.zeros(2, 16, dtype=torch.float64))
     with pytest.raises(ValueError, match="shape mismatch|columns"):
         ufp4.torch.Linear(16, 16, bias=False)(torch.zeros(2, 17))
+
+
+def test_a_build_without_cuda_reports_how_to_get_it():
+    assert not ufp4.cuda.is_built()
+    with pytest.raises(ValueError, match="x is on the device cpu, and this ufp4 was built without CUDA: pip .*UFP4_CUDA=ON"):
+        ufp4.cuda.quantize(torch.zeros(2, 16), "nvfp4")
+
+
+def test_the_shapes_of_a_model_are_known_without_data():
+    model = ufp4.torch.quantize_model(small_model()).to("meta")
+    assert model(torch.empty(7, 48, device="meta")).shape == (7, 10) and model[0].step.device.type == "cpu"
 
 
 def test_tensors_are_used_in_place():

@@ -63,6 +63,19 @@ element described(const nb::dlpack::dtype& t) {
   return element::other;
 }
 
+/// Memory that the CPU addresses, that which a GPU reads too included.
+bool is_on_cpu(int device) {
+  return device == nb::device::cpu::value || device == nb::device::cuda_host::value ||
+         device == nb::device::rocm_host::value;
+}
+std::string device_text(int device, int number) {
+  switch (device) {
+    case nb::device::cuda::value: return concat("the CUDA device ", number);
+    case nb::device::rocm::value: return concat("the ROCm device ", number);
+    default: return concat("device ", number, " of DLPack's kind ", device);
+  }
+}
+
 /// The bytes of one element where numpy has no description of the type for others, so that it is imported as integers.
 int bytes_of_own(element type) {
   switch (type) {
@@ -128,8 +141,9 @@ array::array(const char* operation, const char* name, nb::handle from, bool writ
       type_ = element::other;
   }
   if (held_.is_valid()) {
-    expects(held_.device_type() == nb::device::cpu::value, operation, ": ", name,
-            " is not in the memory of the CPU; this package has no kernels for other devices");
+    expects(is_on_cpu(held_.device_type()), operation, ": ", name, " is in the memory of ",
+            device_text(held_.device_type(), held_.device_id()),
+            ", not of the CPU; ufp4.cuda has the operations on CUDA tensors");
     return;
   }
   if (writable && array(operation, name, from).held_.is_valid()) reject(concat(operation, ": ", name, " is read-only"));

@@ -9,7 +9,6 @@
 #define UFP4_PLACE "seed: int = 0, step: int = 0, layer: int = 0, " UFP4_MODE UFP4_TO
 
 namespace ufp4::python {
-namespace {
 
 recipe::bound_recipe recipe_of(const char* operation, const std::string& name, std::uint64_t seed, std::uint64_t step,
                                std::uint32_t layer, nb::handle mode) {
@@ -24,6 +23,8 @@ recipe::bound_recipe recipe_of(const char* operation, const std::string& name, s
   }
   reject(concat(operation, ": unknown recipe: ", name, "; the recipes are ", all));
 }
+
+namespace {
 
 double products_in(const sink& c, std::size_t depth) {
   return elements_in(c.rows, c.cols) * static_cast<double>(depth);

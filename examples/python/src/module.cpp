@@ -12,4 +12,7 @@ NB_MODULE(_core, m) {
   ufp4::python::bind_products(m);
   ufp4::python::bind_linear(m);
   ufp4::python::bind_files(m);
+#if defined(UFP4_PYTHON_DEVICE)
+  ufp4::python::bind_device(m);
+#endif
 }

@@ -25,6 +25,9 @@ rounding_spec rounding_of(const char* operation, nb::handle rounding);
 quantize_options<> options_of(const char* operation, const policies& given);
 /// "fast", "exact_blocks" or "folded_bf16".
 accumulate accumulate_of(const char* operation, nb::handle mode);
+/// A named recipe at a step of a layer; ValueError that lists the names.
+recipe::bound_recipe recipe_of(const char* operation, const std::string& name, std::uint64_t seed, std::uint64_t step,
+                               std::uint32_t layer, nb::handle mode);
 
 /// A row of names that an error message lists.
 std::string list_of(std::span<const char* const> names);
@@ -46,5 +49,6 @@ void bind_transforms(nb::module_& m);
 void bind_products(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_files(nb::module_& m);
+void bind_device(nb::module_& m);  ///< in builds with a GPU's operations
 
 }  // namespace ufp4::python

@@ -11,12 +11,18 @@
 | priority  | blocks of priority 1 run before those of 2; within a priority, all runs of seed 1, then of seed 2, ...  |
 | uses      | "orderings": compared with the paper's orderings; "scaling": a size of the scaling law                  |
 | minutes   | estimated minutes per run, for the first estimate of the time left                                     |
+| trunk     | {"model": ..., "recipe": ..., "step": N}: each run starts with the checkpoint that the run of this model, |
+|           | recipe and of the same data seed kept at step N (train_lm --keep-at N)                                 |
+| draws     | runs of each seed S, which is then the data seed; their own seeds are S * 1000 + 1, ... (default: one  |
+|           | run, whose seed is S)                                                                                  |
 
 In this order the study can be stopped at any time: every recipe has the same seeds, or one seed fewer.
 """
 
 import dataclasses
 import json
+
+OUT = "{out}"  # in the arguments of a run: the folder of the runs
 
 CORE = ["bf16", "e2m1-baseline", "ufp4", "ufp4-rht-none", "e2m1-rht-all"]
 SCALED = ["bf16", "e2m1-baseline", "ufp4"]
@@ -153,6 +159,7 @@ class Run:
     arguments: tuple
     uses: tuple
     minutes: float
+    needs: str = ""  # a file below the folder of the runs without which the run cannot start
 
     @property
     def key(self):
@@ -172,9 +179,11 @@ def runs_of(blocks, core_seeds=None):
             seeds = core_seeds
         for rank, recipe in enumerate(_field(block, place, "recipes", list)):
             name, flags = _recipe(recipe, place)
-            for seed in range(1, seeds + 1) if isinstance(seeds, int) else seeds:
+            for seed, data_seed in _seeds(range(1, seeds + 1) if isinstance(seeds, int) else seeds, block):
                 shape_flags = tuple(map(str, block.get("arguments", [])))
-                arguments = (*shape_flags, *flags, "--seed", str(seed), "--data-seed", str(seed))
+                needs = _trunk(block, place, data_seed)
+                start = ("--from", f"{OUT}/{needs}") if needs else ()
+                arguments = (*shape_flags, *flags, *start, "--seed", str(seed), "--data-seed", str(data_seed))
                 run = Run(
                     model,
                     name,
@@ -183,14 +192,33 @@ def runs_of(blocks, core_seeds=None):
                     arguments,
                     tuple(block.get("uses", ["orderings"])),
                     float(block.get("minutes", 3)),
+                    needs,
                 )
                 if run.key in made:
                     if made[run.key].arguments != run.arguments:
                         raise GridError(f"grid: two runs named {run.key} have different arguments")
                     continue
                 made[run.key] = run
-                ordered.append(((block.get("priority", 1), seed, place, rank), run))
+                ordered.append(((block.get("priority", 1), data_seed, seed, place, rank), run))
     return [run for _, run in sorted(ordered, key=lambda pair: pair[0])]
+
+
+def _seeds(seeds, block):
+    """(seed, data seed) of each run."""
+    draws = block.get("draws", 0)
+    return [(1000 * s + d, s) for s in seeds for d in range(1, draws + 1)] if draws else [(s, s) for s in seeds]
+
+
+def _trunk(block, place, data_seed):
+    trunk = block.get("trunk")
+    if trunk is None:
+        return ""
+    try:
+        return f"{trunk['model']}.{trunk['recipe']}.s{data_seed}/checkpoint-{int(trunk['step'])}.safetensors"
+    except (TypeError, KeyError, ValueError):
+        raise GridError(
+            f"grid: block {place + 1}: trunk must be {{model, recipe, step}}, got {trunk!r}"
+        ) from None
 
 
 def _field(block, place, name, kind):

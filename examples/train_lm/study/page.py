@@ -28,8 +28,12 @@ def table(t):
 
 
 def markdown_of(found):
+    return markdown_of_blocks(compose.sections(found))
+
+
+def markdown_of_blocks(parts):
     out = []
-    for block in compose.sections(found):
+    for block in parts:
         if isinstance(block, (blocks.Heading, blocks.Text)) and not block.in_page:
             continue
         if isinstance(block, blocks.Heading):
@@ -44,6 +48,10 @@ def markdown_of(found):
 
 
 def update(path, found):
+    update_blocks(path, compose.sections(found))
+
+
+def update_blocks(path, parts):
     """Replaces the text between the markers; the rest of the page is unchanged."""
     if not path.exists():
         raise PageError(f"no page {path}")
@@ -51,7 +59,7 @@ def update(path, found):
     begin, end = text.find(BEGIN), text.find(END)
     if begin < 0 or end < begin:
         raise PageError(f"{path}: no line '{BEGIN}' followed by '{END}'")
-    records.write_atomically(path, text[: begin + len(BEGIN)] + "\n\n" + markdown_of(found) + "\n" + text[end:])
+    records.write_atomically(path, text[: begin + len(BEGIN)] + "\n\n" + markdown_of_blocks(parts) + "\n" + text[end:])
 
 
 def power_lines(pilot):

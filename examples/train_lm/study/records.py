@@ -38,6 +38,7 @@ def read_folder(folder):
             "machines": plan.get("machines") or [plan["machine"]],
         }
         record.update(train_loss=_real(result["final_train_loss"]), valid_loss=_real(result["valid_loss"]))
+        record["average_valid_loss"] = _real(result.get("average_valid_loss"))
         for name in ("steps", "tokens", "flops", "parameters", "seconds"):
             record[name] = _real(result[name])
         for name in ("share_quantize", "share_gemm"):
@@ -51,6 +52,7 @@ def read_folder(folder):
         record["kernels"] = str(result.get("kernels", ""))
         record["log"] = _log(folder / "log.csv", record["steps"])
         record["probes"] = _probes(folder / "probes.csv")
+        record["gradients"] = _gradients(folder / "gradients.csv")
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise Unreadable(f"{folder.name}: damaged ({type(error).__name__}: {error})") from None
     return record
@@ -155,6 +157,28 @@ def _probes(path):
     }
 
 
+GRADIENT_MEASURES = ("gain", "bias", "variance", "cosine")
+
+
+def _gradients(path):
+    """The means of gradients.csv over its steps, by GEMMs and parameter; None without the file."""
+    if not path.exists():
+        return None
+    by = {}
+    for row in _rows(path):
+        by.setdefault((row["gemm"], row["parameter"]), []).append(row)
+    return [
+        {
+            "gemm": gemm,
+            "parameter": parameter,
+            "batches": len(rows),
+            "draws": int(rows[0]["draws"]),
+            **{name: _mean([_number(r[name]) for r in rows]) for name in GRADIENT_MEASURES},
+        }
+        for (gemm, parameter), rows in by.items()
+    ]
+
+
 def read_folders(out):
     """Every complete run in `out`, and a message for every other folder."""
     records, messages = [], []
@@ -209,13 +233,14 @@ def write_results(path, records):
     write_atomically(path, text)
 
 
-def write_atomically(path, text):
-    """The file is the old or the new one, even if this process is killed."""
+def write_atomically(path, data):
+    """data: text or bytes. The file is the old or the new one, even if this process is killed."""
+    data = data.encode("utf-8") if isinstance(data, str) else data
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(temporary, "wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -2,7 +2,7 @@
 # ufp4 - runs the study on Debian or Ubuntu: installs missing packages, builds train_lm, starts study.py.
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: examples/train_lm/study/run.sh power|run|export|report|grid [OPTION]...     (COMMAND --help lists them)
+# usage: examples/train_lm/study/run.sh power|run|ordering|export|report|grid [OPTION]...     (COMMAND --help lists them)
 # Installs (apt): g++ cmake ninja-build libeigen3-dev python3 python3-numpy python3-scipy. Builds into build/, or
 # UFP4_BUILD_DIR; run folders go to its study/ unless --out says otherwise.
 set -euo pipefail
@@ -16,7 +16,7 @@ choose_build_folder "$source_dir"
 {
   python_with numpy,scipy >/dev/null || install_packages python3 python3-numpy python3-scipy
   case ${1:-} in
-    power | run)
+    power | run | ordering)
       install_build_tools
       install_packages libeigen3-dev
       echo "building examples/train_lm (a minute the first time)"

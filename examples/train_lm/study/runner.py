@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 
+import grid
 import records
 from machine import machine_of
 
@@ -178,6 +179,13 @@ class Study:
         busy = []
         while waiting and len(jobs) < self.jobs and not self.stopping:
             run = waiting.pop(0)
+            if run.needs and not (self.out / run.needs).exists():
+                if jobs or busy or any(r.key == run.needs.split("/")[0] for r in waiting):
+                    busy.append(run)
+                else:
+                    self.failed.append(run.key)
+                    self.log(f"FAILED   {run.key}: no {self.out / run.needs}, which another run makes")
+                continue
             folder = self.out / folder_name(run)
             folder.mkdir(exist_ok=True)
             lock = _lock(folder / "run.lock")
@@ -211,7 +219,7 @@ class Study:
         records.write_atomically(folder / "study.json", json.dumps(plan, indent=1) + "\n")
         command = [
             str(self.program),
-            *run.arguments,
+            *(a.replace(grid.OUT, str(self.out)) for a in run.arguments),
             "--threads",
             str(self.threads),
             "--out",

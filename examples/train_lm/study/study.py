@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ufp4 - the study: many runs of train_lm, compared with the results of the UFP4 paper.
 # SPDX-License-Identifier: Apache-2.0
-"""usage: study.py power|run|export|report|grid [OPTION]...   (study.py COMMAND --help)
+"""usage: study.py power|run|ordering|export|report|grid [OPTION]...   (study.py COMMAND --help)
 
 Python 3.9 with numpy and scipy. run.sh installs those, builds train_lm and starts this.
 """
@@ -19,13 +19,17 @@ ROOT = HERE.parents[2]
 BUILD = pathlib.Path(os.environ.get("UFP4_BUILD_DIR") or ROOT / "build")
 
 try:
+    import design
     import findings
     import grid
     import page
     import records
     import report
     import runner
+    import second
     import stats
+    import table
+    import words
 except ModuleNotFoundError as missing:
     sys.exit(
         f"study: missing Python module: {missing.name}; apt-get install python3-numpy python3-scipy, or use "
@@ -69,7 +73,8 @@ def parser():
     )
     power.add_argument("--no-run", action="store_true", help="use the existing runs")
     run = command("run", "Makes the runs of the grid; continues after an interruption.", "folders", "train")
-    run.add_argument("--grid", metavar="FILE", help="JSON in the form that `grid` prints (default: the grid of grid.py)")
+    run.add_argument("--grid", metavar="FILE", help="JSON in the form that `grid` prints (default: the first design)")
+    run.add_argument("--design", choices=sorted(design.GRIDS), help="a part of the second design, docs/study_plan.md")
     run.add_argument("--seeds", type=positive, metavar="N", help="number of seeds of the blocks that have 5 or more")
     run.add_argument(
         "--only",
@@ -78,9 +83,19 @@ def parser():
         default=[],
         help="only runs whose name (model.recipe.sSEED) contains this; may be repeated",
     )
+    ordering = command(
+        "ordering",
+        "Makes the runs of one ordering of the second design, and prints its verdict.",
+        "folders",
+        "train",
+    )
+    ordering.add_argument("better", help="a recipe, such as ufp4")
+    ordering.add_argument("worse", help="a recipe, such as e2m1-baseline")
+    ordering.add_argument("--model", choices=design.MODELS, default="nano", help="default: nano")
+    ordering.add_argument("--looks", type=int, choices=(1, 2), default=1, help="looks at the data: 12 or 24 seeds")
     export = command(
         "export",
-        "Merges complete runs into results/runs.jsonl and copies power.json, from which the report can be made.",
+        "Merges complete runs into the files of results/ and copies power.json, from which the report can be made.",
         "folders",
         "results",
     )
@@ -97,6 +112,9 @@ def parser():
     rep.add_argument("--html", type=pathlib.Path, metavar="FILE", help="default: study.html in --out")
     rep.add_argument(
         "--page", type=pathlib.Path, metavar="FILE", help="a Markdown page with result markers (docs/study.md)"
+    )
+    rep.add_argument(
+        "--second-page", type=pathlib.Path, metavar="FILE", help="the page of the second design (docs/study_second.md)"
     )
     command("grid", "Prints the default grid as JSON.")
     return out
@@ -127,13 +145,32 @@ def train(runs, args):
     return 1 if failed else 0 if done == all_runs else 130
 
 
+def is_second(record):
+    """Of the second design, whose results are tables."""
+    return bool({"trunk", "noise", "second", "forks", "gradients"} & set(record["uses"]))
+
+
 def everything(args):
-    """The runs of the folders, those of the results file that no folder has, and messages on runs left out."""
+    """The runs of the folders, those of the results file that no folder has, and messages on runs left out: all of the
+    first design."""
     old, messages = records.read_results(args.results / "runs.jsonl")
     new, more = records.read_folders(args.out)
+    new = [r for r in new if not is_second(r)]
     merged, clashes = records.merge(old, new, replace=True)
     log(f"{len(new)} runs of {args.out}, {len(merged) - len(new)} others of {args.results / 'runs.jsonl'}")
     return merged, messages + more + clashes
+
+
+def second_design(args, replace=True):
+    """The runs and the gradients of the second design, of the folders and of the tables; and messages."""
+    new = [r for r in records.read_folders(args.out)[0] if is_second(r)]
+    merged, messages = records.merge(table.read_runs(args.results / "second.csv.gz"), new, replace)
+    own = {r["key"] for r in new} if replace else set()
+    key = lambda g: f"{g['model']}.{g['recipe']}.s{g['seed']}"
+    kept = table.read(args.results / "gradients.csv.gz")
+    known = {key(g) for g in kept} - own
+    gradients = [g for g in kept if key(g) in known] + [g for g in table.gradient_rows(new) if key(g) not in known]
+    return merged, gradients, messages
 
 
 def command_power(args):
@@ -178,7 +215,9 @@ def command_power(args):
 
 
 def command_run(args):
-    runs = grid.runs_of(grid.read(args.grid), args.seeds)
+    if args.design and (args.grid or args.seeds):
+        raise grid.GridError("--design: has its own grid and seeds; give no --grid, --seeds")
+    runs = design.runs(args.design) if args.design else grid.runs_of(grid.read(args.grid), args.seeds)
     if args.only:
         runs = [r for r in runs if any(text in r.key for text in args.only)]
         if not runs:
@@ -186,9 +225,38 @@ def command_run(args):
     return train(runs, args)
 
 
+def command_ordering(args):
+    pair = (args.better, args.worse)
+    those = design.orderings(args.model)
+    if pair not in {(b, w) for _, b, w in those}:
+        known = ", ".join(f"{b} {w}" for _, b, w in those)
+        raise grid.GridError(f"ordering: unknown ordering: {args.better} {args.worse}; those of the paper: {known}")
+    status = train(grid.runs_of(design.orderings_grid(args.model, [pair], args.looks)), args)
+    made = records.read_folders(args.out)[0]
+    claim, *_, verdict = second.orderings(made, args.model, {pair})[0]
+    log(f"\n{claim} ({args.better} < {args.worse}): {second.LABELS[verdict.label]}")
+    if verdict.difference:
+        log(
+            f"difference {words.with_interval(verdict.difference)} % of the loss, {verdict.difference.n} seeds; "
+            f"p difference {words.p_value(verdict.difference.p)}, p equivalent {words.p_value(verdict.p_equivalent)} "
+            "(one ordering alone: not corrected for the others)"
+        )
+    return status
+
+
+def export_second(args):
+    merged, gradients, messages = second_design(args, args.replace)
+    if merged:
+        table.write(args.results / "second.csv.gz", table.RUNS, table.run_rows(merged))
+        table.write(args.results / "gradients.csv.gz", table.GRADIENTS, gradients)
+        log(f"{args.results / 'second.csv.gz'}: {len(merged)} runs; gradients.csv.gz: {len(gradients)} rows")
+    return messages
+
+
 def command_export(args):
     old, messages = records.read_results(args.results / "runs.jsonl")
     new, more = records.read_folders(args.out)
+    new, more = [r for r in new if not is_second(r)], more + export_second(args)
     merged, clashes = records.merge(old, new, args.replace)
     for message in messages + more + clashes:
         log(message)
@@ -211,6 +279,9 @@ def command_report(args):
     if args.page:
         page.update(args.page, found)
         log(f"written: {args.page}")
+    if args.second_page:
+        page.update_blocks(args.second_page, second.sections(*second_design(args)[:2], merged))
+        log(f"written: {args.second_page}")
     for message in found["messages"]:
         log(f"left out: {message}")
     return 0
@@ -236,7 +307,7 @@ def main():
         if args.command == "grid":
             print(json.dumps(grid.DEFAULT, indent=1))
             return 0
-        return {"power": command_power, "run": command_run, "export": command_export, "report": command_report}[
+        return {"power": command_power, "run": command_run, "ordering": command_ordering, "export": command_export, "report": command_report}[
             args.command
         ](args)
     except BrokenPipeError:  # `grid | head`

@@ -30,6 +30,58 @@ inline recipe::write_mode mode_of(const char* function, std::int32_t mode) {
   return flag(function, "mode", mode) ? recipe::write_mode::add : recipe::write_mode::overwrite;
 }
 
+/// Where the tokens of each expert begin. All tokens of a dense layer are those of one expert.
+class offsets_of {
+ public:
+  explicit offsets_of(std::size_t tokens) : dense_{0, tokens}, all_(dense_) {}
+  offsets_of(const char* function, std::size_t experts, const std::size_t* offsets) {
+    given(function, "offsets", offsets);
+    expects(experts >= 1 && experts <= 1u << 16, function, ": experts must be 1 to 65536, got ", experts);
+    all_ = {offsets, experts + 1};
+  }
+  offsets_of(const offsets_of&) = delete;
+  operator recipe::expert_offsets() const { return all_; }
+  std::size_t experts() const { return all_.size() - 1; }
+
+ private:
+  std::size_t dense_[2] = {0, 0};
+  recipe::expert_offsets all_;
+};
+
+inline void linear_forward(const char* function, const ufp4_context* context, const ufp4_recipe* recipe,
+                           const offsets_of& offsets, const ufp4_matrix* x, const ufp4_matrix* w, const float* bias,
+                           const ufp4_matrix* y) {
+  const context_of ctx(function, context);
+  const auto now = recipe_of(function, recipe);
+  const source from = source_of(matrix_of(function, "x", x)), weights = source_of(matrix_of(function, "w", w));
+  const sink out = matrix_of(function, "y", y);
+  recipe::forward_options options;
+  if (bias != nullptr) options.bias = {bias, offsets.experts() * out.cols};
+  recipe::detail::forward(function, ctx, now, from, offsets, weights, out, options);
+}
+inline void linear_backward_input(const char* function, const ufp4_context* context, const ufp4_recipe* recipe,
+                                  const offsets_of& offsets, const ufp4_matrix* dy, const ufp4_matrix* w,
+                                  const ufp4_matrix* dx, std::int32_t mode) {
+  const context_of ctx(function, context);
+  const auto now = recipe_of(function, recipe);
+  const source from = source_of(matrix_of(function, "dy", dy)), weights = source_of(matrix_of(function, "w", w));
+  recipe::detail::backward_input(function, ctx, now, from, offsets, weights, matrix_of(function, "dx", dx),
+                                 mode_of(function, mode));
+}
+inline void linear_backward_weight(const char* function, const ufp4_context* context, const ufp4_recipe* recipe,
+                                   const offsets_of& offsets, const ufp4_matrix* dy, const ufp4_matrix* x,
+                                   const ufp4_matrix* dw, std::int32_t mode) {
+  const context_of ctx(function, context);
+  const auto now = recipe_of(function, recipe);
+  const source gradient = source_of(matrix_of(function, "dy", dy)), from = source_of(matrix_of(function, "x", x));
+  recipe::detail::backward_weight(function, ctx, now, gradient, from, offsets, matrix_of(function, "dw", dw),
+                                  mode_of(function, mode));
+}
+/// The tokens of a dense layer: the rows of x or dy.
+inline std::size_t tokens_of(const char* function, const char* argument, const ufp4_matrix* x) {
+  return given(function, argument, x).rows;
+}
+
 }  // namespace ufp4::c::detail::inline UFP4_CODE
 
 extern "C" {
@@ -43,38 +95,49 @@ std::int32_t ufp4_linear_forward(const ufp4_context* context, const ufp4_recipe*
                                  const ufp4_matrix* w, const float* bias, const ufp4_matrix* y) {
   using namespace ufp4::c::detail;
   return guarded(__func__, [&, function = __func__] {
-    const context_of ctx(function, context);
-    const auto now = recipe_of(function, recipe);
-    const source from = source_of(matrix_of(function, "x", x)), weights = source_of(matrix_of(function, "w", w));
-    const sink out = matrix_of(function, "y", y);
-    ufp4::recipe::forward_options options;
-    if (bias != nullptr) options.bias = {bias, out.cols};
-    const std::size_t offsets[] = {0, from.rows};
-    ufp4::recipe::detail::forward(function, ctx, now, from, offsets, weights, out, options);
+    const offsets_of dense(tokens_of(function, "x", x));
+    linear_forward(function, context, recipe, dense, x, w, bias, y);
   });
 }
 std::int32_t ufp4_linear_backward_input(const ufp4_context* context, const ufp4_recipe* recipe, const ufp4_matrix* dy,
                                         const ufp4_matrix* w, const ufp4_matrix* dx, std::int32_t mode) {
   using namespace ufp4::c::detail;
   return guarded(__func__, [&, function = __func__] {
-    const context_of ctx(function, context);
-    const auto now = recipe_of(function, recipe);
-    const source from = source_of(matrix_of(function, "dy", dy)), weights = source_of(matrix_of(function, "w", w));
-    const std::size_t offsets[] = {0, from.rows};
-    ufp4::recipe::detail::backward_input(function, ctx, now, from, offsets, weights, matrix_of(function, "dx", dx),
-                                         mode_of(function, mode));
+    const offsets_of dense(tokens_of(function, "dy", dy));
+    linear_backward_input(function, context, recipe, dense, dy, w, dx, mode);
   });
 }
 std::int32_t ufp4_linear_backward_weight(const ufp4_context* context, const ufp4_recipe* recipe, const ufp4_matrix* dy,
                                          const ufp4_matrix* x, const ufp4_matrix* dw, std::int32_t mode) {
   using namespace ufp4::c::detail;
   return guarded(__func__, [&, function = __func__] {
-    const context_of ctx(function, context);
-    const auto now = recipe_of(function, recipe);
-    const source gradient = source_of(matrix_of(function, "dy", dy)), from = source_of(matrix_of(function, "x", x));
-    const std::size_t offsets[] = {0, gradient.rows};
-    ufp4::recipe::detail::backward_weight(function, ctx, now, gradient, from, offsets, matrix_of(function, "dw", dw),
-                                          mode_of(function, mode));
+    const offsets_of dense(tokens_of(function, "dy", dy));
+    linear_backward_weight(function, context, recipe, dense, dy, x, dw, mode);
+  });
+}
+
+std::int32_t ufp4_linear_forward_grouped(const ufp4_context* context, const ufp4_recipe* recipe, std::size_t experts,
+                                         const std::size_t* offsets, const ufp4_matrix* x, const ufp4_matrix* w,
+                                         const float* bias, const ufp4_matrix* y) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__, [&, function = __func__] {
+    linear_forward(function, context, recipe, {function, experts, offsets}, x, w, bias, y);
+  });
+}
+std::int32_t ufp4_linear_backward_input_grouped(const ufp4_context* context, const ufp4_recipe* recipe,
+                                                std::size_t experts, const std::size_t* offsets, const ufp4_matrix* dy,
+                                                const ufp4_matrix* w, const ufp4_matrix* dx, std::int32_t mode) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__, [&, function = __func__] {
+    linear_backward_input(function, context, recipe, {function, experts, offsets}, dy, w, dx, mode);
+  });
+}
+std::int32_t ufp4_linear_backward_weight_grouped(const ufp4_context* context, const ufp4_recipe* recipe,
+                                                 std::size_t experts, const std::size_t* offsets, const ufp4_matrix* dy,
+                                                 const ufp4_matrix* x, const ufp4_matrix* dw, std::int32_t mode) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__, [&, function = __func__] {
+    linear_backward_weight(function, context, recipe, {function, experts, offsets}, dy, x, dw, mode);
   });
 }
 }

@@ -17,31 +17,50 @@
 // 13 bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition for each block. A
 // NaN as a scale makes every product of its block NaN. The sign of an e4m3 scale, which no quantizer sets, is ignored.
 //
-// Speed: codes and scales are copied to shared memory 16 bytes at a time, `block_mma_stages` - 1 stages ahead and
-// without registers. ldmatrix reads shared memory without bank conflicts; each warp computes 64 x 32 of C from 96 rows
-// of codes. E2M1 needs no arithmetic besides the multiplication, a container under 1.5 instructions a code.
+// A thread block computes 128 x 128 of C in steps of 128 columns of K, through a ring of `block_mma_stages` stages in
+// shared memory. Roles of warps:
+//
+// | warps | role                                                                                                   |
+// |-------|--------------------------------------------------------------------------------------------------------|
+// | 0 - 7 | multiply 64 x 32 of C each, from 96 rows of codes, and store C                                         |
+// | 8     | one thread copies the codes by TMA, swizzled; codes that TMA cannot copy, the warp by cp.async         |
+// | 9, 10 | each copies the scales of one operand by cp.async                                                      |
+//
+// Barriers of a stage: "full", where the copy engine counts bytes and each warp that copies arrives; "empty", where
+// each warp that multiplies arrives. ldmatrix reads shared memory without bank conflicts. E2M1 needs no arithmetic
+// besides the multiplication, a container under 1.5 instructions a code.
+//
+// Predicted for an RTX 5090, not measured: 0.96 of the data sheet's rate for E2M1. The products of a stage take the
+// matrix units 1024 cycles; its instructions (149 of each warp that multiplies) are issued in 436, and shared memory
+// with 128 bytes in a cycle needs 712. The rest is the last wave of tiles. Containers have a quarter of that rate, 4096
+// cycles a stage, and 2000 for their instructions. Not in this model: the L2 cache, from which a thread block reads 18
+// KiB a stage, and the epilogue, which overlaps with no products: 3% at K = 8192.
 #pragma once
 
 #include <ufp4/cuda/block_mma_sm120.hpp>
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
+#include <ufp4/cuda/tma_sm90.hpp>
+#include <ufp4/gpu/kernels/product_group.hpp>
+#include <ufp4/gpu/thread/epilogue_run.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr unsigned block_mma_tile = 128;     ///< rows and columns of C that a thread block computes
 inline constexpr unsigned block_mma_depth = 128;    ///< elements of K in a stage: 64 bytes of each row
-inline constexpr unsigned block_mma_stages = 4;     ///< with e4m3 scales 73,728 of the 101,376 bytes of a block
-inline constexpr unsigned block_mma_threads = 256;  ///< 8 warps, 2 x 4, of 64 x 32 of C each
+inline constexpr unsigned block_mma_stages = 5;     ///< with e4m3 scales 92,160 of the 101,376 bytes of a block
+inline constexpr unsigned block_mma_workers = 256;  ///< threads of 8 warps, 2 x 4, of 64 x 32 of C each
+inline constexpr unsigned block_mma_threads = block_mma_workers + 96;
 
 struct block_mma_job {
   gemm_job gemm{};
   thread::container_table left{}, right{};  ///< containers by code
-  bool wide_codes = false;                  ///< rows of codes are aligned to 16 bytes; else to 4
+  bool by_boxes = false;                    ///< rows of codes are aligned to 16 bytes, and TMA copies them; else to 4
   bool wide_scales = false;                 ///< rows of scales are aligned to 4 bytes; else to 1
   /// log2 of the rows that share a scale
   unsigned left_shift = log2_of(gemm.left.block_rows), right_shift = log2_of(gemm.right.block_rows);
   tile_grid tiles{};
+  mma::tensor_map left_codes{}, right_codes{};
 };
 
 /// The instruction of each kernel, and its fragments of 64 elements of K from what ldmatrix loads.
@@ -127,124 +146,214 @@ template <class Multiplier>
 inline constexpr unsigned block_mma_stage_bytes =
     2 * block_mma_tile * (block_mma_depth / 2 + 4 * Multiplier::scale_words);
 
+/// What a thread block uses, from an address aligned to 1024 bytes, which shared_memory() does not guarantee.
+template <class Multiplier>
+inline constexpr std::size_t block_mma_shared_bytes =
+    1024 + block_mma_stages * (block_mma_stage_bytes<Multiplier> + 2 * mma::barrier_bytes);
+
 /// The offset of a 16-byte piece of a row. A row has half the width of the 32 banks; exclusive-or with half the row
-/// number puts the pieces of 8 consecutive rows, which ldmatrix reads at once, into different banks.
+/// number puts the pieces of 8 consecutive rows, which ldmatrix reads at once, into different banks. It is TMA's
+/// swizzle of 64 bytes, in memory aligned to 512 bytes.
 UFP4_DEVICE unsigned block_mma_offset(unsigned row, unsigned piece) {
   return row * (block_mma_depth / 2) + 16 * (piece ^ (row / 2 & 3u));
 }
 
-/// Starts the copies of one side's codes for a stage; zeros outside the side. Four consecutive threads copy a row.
-UFP4_DEVICE void copy_codes(const gemm_side& side, std::size_t first_row, std::size_t k, bool wide, unsigned char* to) {
-  const std::size_t bytes = side.padded_cols / 2, at = k / 2 + 16 * (thread_index().x % 4);
-  for (unsigned i = 0; i < block_mma_tile; i += block_mma_threads / 4) {
-    const unsigned row = i + thread_index().x / 4;
-    const bool inside = first_row + row < side.rows;
-    const std::uint8_t* from = inside ? side.codes + (first_row + row) * bytes : side.codes;
-    unsigned char* piece = to + block_mma_offset(row, thread_index().x % 4);
-    const auto valid = [&](unsigned word) { return inside && at + 4 * word < bytes; };
-    mma::copy_async16_of(piece, valid(0) ? from + at : side.codes, wide, valid);
-  }
-}
+#if defined(UFP4_SIMT_HEADER) || defined(UFP4_HAS_BLOCK_MMA_SM120)
 
-/// The same for the scales of both sides. Outside a side the bytes are 0: scales of 0 or 2^-127, times codes of zero.
+/// The state of one thread.
 template <class Multiplier>
-UFP4_DEVICE void copy_scales(const block_mma_job& job, std::size_t first_row, std::size_t first_col, std::size_t k,
-                             std::uint32_t* to) {
-  constexpr unsigned words = Multiplier::scale_words, rows = 2 * block_mma_tile;
-  const std::size_t blocks = job.gemm.padded() / Multiplier::block;
-  for (unsigned i = thread_index().x; i < rows * words; i += block_mma_threads) {
-    const unsigned row = i / words, word = i % words;
-    const bool is_left = row < block_mma_tile;
-    const gemm_side& side = is_left ? job.gemm.left : job.gemm.right;
-    const std::size_t of_side = is_left ? first_row + row : first_col + (row - block_mma_tile);
-    const std::size_t at = k / Multiplier::block + 4 * word;
-    const bool inside = of_side < side.rows && at < blocks;
-    const auto* scales = static_cast<const std::uint8_t*>(side.scales);
-    const auto* from =
-        inside ? scales + (of_side >> (is_left ? job.left_shift : job.right_shift)) * blocks + at : scales;
-    if (job.wide_scales) {
-      mma::copy_async4(to + word * rows + row, from, inside);
-      continue;
+struct block_mma_worker {
+  static constexpr unsigned stage_bytes = block_mma_stage_bytes<Multiplier>, side_bytes = block_mma_tile * 64;
+  static constexpr unsigned scale_words = Multiplier::scale_words, lag = 2;
+  using place = mma::ring<block_mma_stages>;
+
+  const block_mma_job& job;
+  unsigned char* memory;  ///< shared, aligned to 1024 bytes
+  std::uint32_t address;  ///< the same in the shared state space
+  std::size_t first_row, first_col;
+  unsigned stages = static_cast<unsigned>((job.gemm.padded() + block_mma_depth - 1) / block_mma_depth);
+
+  UFP4_DEVICE unsigned char* stage(const place& at) const { return memory + at.stage * stage_bytes; }
+  UFP4_DEVICE std::uint32_t* scales(const place& at, unsigned side) const {
+    return reinterpret_cast<std::uint32_t*>(stage(at) + 2 * side_bytes) + side * block_mma_tile;
+  }
+  UFP4_DEVICE std::uint32_t full(const place& at) const {
+    return address + block_mma_stages * stage_bytes + at.stage * mma::barrier_bytes;
+  }
+  UFP4_DEVICE std::uint32_t empty(const place& at) const { return full(at) + block_mma_stages * mma::barrier_bytes; }
+  UFP4_DEVICE const gemm_side& side_of(unsigned side) const { return side == 0 ? job.gemm.left : job.gemm.right; }
+  UFP4_DEVICE std::size_t first_of(unsigned side) const { return side == 0 ? first_row : first_col; }
+
+  UFP4_DEVICE void start() const {
+    if (thread_index().x == 0) {
+      for (place at; at.phase == 0; at.advance()) {
+        mma::barrier_start(full(at), 3);
+        mma::barrier_start(empty(at), block_mma_workers / 32);
+      }
+      mma::barriers_ready();
     }
+    sync_block();
+  }
+
+  // ---- Copies ----
+
+  /// Called by one thread: the codes of every stage. Outside the operands zeros, which count as bytes.
+  UFP4_DEVICE void copy_boxes() const {
+    place at;
+    for (unsigned s = 0; s < stages; ++s, at.advance()) {
+      mma::barrier_wait(empty(at), at.phase ^ 1u);
+      const std::uint32_t to = address + at.stage * stage_bytes, column = s * (block_mma_depth / 2);
+      mma::barrier_expect(full(at), 2 * side_bytes);
+      mma::copy_box(to, job.left_codes, column, static_cast<unsigned>(first_row), full(at));
+      mma::copy_box(to + side_bytes, job.right_codes, column, static_cast<unsigned>(first_col), full(at));
+    }
+  }
+  /// Called by a warp: copy(s, place) starts the copies of stage s by cp.async, `lag` stages before they are needed.
+  template <class Copy>
+  UFP4_DEVICE void copy_stages(const Copy& copy) const {
+    place at, ready;
+    for (unsigned s = 0; s < stages + lag; ++s) {
+      if (s < stages) {
+        mma::barrier_wait(empty(at), at.phase ^ 1u);
+        copy(s, at);
+        at.advance();
+      }
+      mma::commit_copies();  // also empty groups: the number of incomplete groups tells which stage is complete
+      if (s < lag) continue;
+      mma::wait_copies<lag>();
+      arrive(full(ready));
+      ready.advance();
+    }
+  }
+  /// One lane of the warp arrives for all.
+  UFP4_DEVICE static void arrive(std::uint32_t barrier) {
+    sync_wave();
+    if (lane() == 0) mma::barrier_arrive(barrier);
+  }
+  /// The codes of one side, aligned to 4 bytes; zeros outside.
+  UFP4_DEVICE void copy_codes(unsigned side, unsigned s, unsigned char* to) const {
+    const gemm_side& from = side_of(side);
+    const std::size_t bytes = from.padded_cols / 2;
+    for (unsigned i = lane(); i < 4 * block_mma_tile; i += 32) {
+      const std::size_t row = first_of(side) + i / 4, at = std::size_t{s} * (block_mma_depth / 2) + 16 * (i % 4);
+      const auto valid = [&](unsigned word) { return row < from.rows && at + 4 * word < bytes; };
+      mma::copy_async16_of(to + block_mma_offset(i / 4, i % 4), valid(0) ? from.codes + row * bytes + at : from.codes,
+                           false, valid);
+    }
+  }
+  /// Word `word` of the scales of a row in stage s. Outside a side the bytes are 0: scales of 0 or 2^-127, times codes
+  /// of zero.
+  UFP4_DEVICE void copy_scale_word(unsigned side, std::size_t row, unsigned s, unsigned word, std::uint32_t* to) const {
+    const gemm_side& of = side_of(side);
+    const std::size_t blocks = job.gemm.padded() / Multiplier::block,
+                      at = std::size_t{s} * (block_mma_depth / Multiplier::block) + 4 * word;
+    const bool inside = row < of.rows && at < blocks;
+    const auto* all = static_cast<const std::uint8_t*>(of.scales);
+    const auto* from = inside ? all + (row >> (side == 0 ? job.left_shift : job.right_shift)) * blocks + at : all;
+    if (job.wide_scales) return mma::copy_async4(to, from, inside);
     std::uint32_t some = 0;
     for (unsigned b = 0; b < 4 && inside && at + b < blocks; ++b) some |= std::uint32_t{from[b]} << (8 * b);
-    to[word * rows + row] = some;
+    *to = some;
   }
-}
+  UFP4_DEVICE void copy_scales(unsigned side) const {
+    copy_stages([&](unsigned s, const place& at) {
+      UFP4_UNROLL
+      for (unsigned i = 0; i < block_mma_tile / 32 * scale_words; ++i) {
+        const unsigned row = i / scale_words * 32 + lane(), word = i % scale_words;
+        copy_scale_word(side, first_of(side) + row, s, word, scales(at, side) + word * 2 * block_mma_tile + row);
+      }
+    });
+  }
+  UFP4_DEVICE void copy(unsigned role) const {
+    if (role != 0) {
+      copy_scales(role - 1);
+    } else if (!job.by_boxes) {
+      copy_stages([&](unsigned s, const place& at) {
+        for (unsigned side = 0; side < 2; ++side) copy_codes(side, s, stage(at) + side * side_bytes);
+      });
+    } else if (mma::elected()) {
+      copy_boxes();
+    }
+    sync_wave();
+  }
 
-/// The sums of a warp, 64 x 32 of C.
-using block_mma_sums = float[4][4][4];
+  // ---- Products ----
 
-/// Adds 64 elements of K, the half `step` of a stage.
-template <class Multiplier>
-UFP4_DEVICE void multiply_step(const block_mma_job& job, const unsigned char* stage, unsigned row, unsigned col,
-                               unsigned step, block_mma_sums& sums) {
-  const unsigned l = lane();
-  const auto* scales = reinterpret_cast<const std::uint32_t*>(stage + block_mma_tile * block_mma_depth);
-  typename Multiplier::right b[4];
-  std::uint32_t scales_b[4];
-  for (unsigned n = 0; n < 4; n += 2) {
-    // two tiles at once: 8 columns by 16 bytes in each of the four matrices
-    const unsigned at = block_mma_tile + col + 8 * n + l / 16 * 8 + l % 8;
-    std::uint32_t codes[4];
-    mma::load_matrix4(codes, stage + block_mma_offset(at, 2 * step + l / 8 % 2));
-    for (unsigned i = 0; i < 2; ++i) {
-      Multiplier::prepare(b[n + i], codes[2 * i], codes[2 * i + 1], job.right);
-      scales_b[n + i] = Multiplier::scales_of(scales + block_mma_tile + col + 8 * (n + i) + l / 4, step);
+  using sums = float[4][4][4];  ///< of a warp, 64 x 32 of C
+
+  /// Adds 64 elements of K, the half `step` of a stage.
+  UFP4_DEVICE void multiply_step(const place& at, unsigned row, unsigned col, unsigned step, sums& to) const {
+    const unsigned l = lane();
+    typename Multiplier::right b[4];
+    std::uint32_t scales_b[4];
+    UFP4_UNROLL
+    for (unsigned n = 0; n < 4; n += 2) {
+      // two tiles at once: 8 columns by 16 bytes in each of the four matrices
+      const unsigned of = block_mma_tile + col + 8 * n + l / 16 * 8 + l % 8;
+      std::uint32_t codes[4];
+      mma::load_matrix4(codes, stage(at) + block_mma_offset(of, 2 * step + l / 8 % 2));
+      UFP4_UNROLL
+      for (unsigned i = 0; i < 2; ++i) {
+        Multiplier::prepare(b[n + i], codes[2 * i], codes[2 * i + 1], job.right);
+        scales_b[n + i] = Multiplier::scales_of(scales(at, 1) + col + 8 * (n + i) + l / 4, step);
+      }
+    }
+    UFP4_UNROLL
+    for (unsigned m = 0; m < 4; ++m) {
+      std::uint32_t codes[4];
+      mma::load_matrix4(codes, stage(at) + block_mma_offset(row + 16 * m + l % 16, 2 * step + l / 16));
+      typename Multiplier::left a;
+      Multiplier::prepare(a, codes, job.left);
+      const std::uint32_t scales_a = Multiplier::scales_of(scales(at, 0) + row + 16 * m + l / 4 + l % 2 * 8, step);
+      UFP4_UNROLL
+      for (unsigned n = 0; n < 4; ++n) Multiplier::add(to[m][n], a, b[n], scales_a, scales_b[n]);
     }
   }
-  for (unsigned m = 0; m < 4; ++m) {
-    std::uint32_t codes[4];
-    mma::load_matrix4(codes, stage + block_mma_offset(row + 16 * m + l % 16, 2 * step + l / 16));
-    typename Multiplier::left a;
-    Multiplier::prepare(a, codes, job.left);
-    const std::uint32_t scales_a = Multiplier::scales_of(scales + row + 16 * m + l / 4 + l % 2 * 8, step);
-    for (unsigned n = 0; n < 4; ++n) Multiplier::add(sums[m][n], a, b[n], scales_a, scales_b[n]);
+  UFP4_DEVICE void multiply(unsigned row, unsigned col, sums& to) const {
+    place at;
+    for (unsigned s = 0; s < stages; ++s, at.advance()) {
+      mma::barrier_wait(full(at), at.phase);
+      sync_wave();
+      for (unsigned step = 0; step < block_mma_depth / 64; ++step) multiply_step(at, row, col, step, to);
+      arrive(empty(at));
+    }
   }
-}
+};
+
+#endif
 
 /// Floats from row to row of the sums in shared memory: 8 more than the tile has, so that the four rows that half a
 /// warp writes at once, 8 bytes for each lane, are in different banks.
 inline constexpr unsigned block_mma_pitch = block_mma_tile + 8;
 static_assert(block_mma_tile * block_mma_pitch * 4 <= block_mma_stages * block_mma_stage_bytes<mxfp4_multiplier>);
 
-/// A thread block computes 128 x 128 of C. Consecutive blocks share columns, so they read the right operand from L2.
+/// Thread blocks that run at the same time compute neighbouring tiles, whose operands they read from the L2 cache.
 template <class Multiplier>
-UFP4_KERNEL(block_mma_threads)
+UFP4_KERNEL(block_mma_threads, 1)
 block_mma_tiles(UFP4_PARAMETER block_mma_job job) {
-  constexpr unsigned stage_bytes = block_mma_stage_bytes<Multiplier>;
+#if defined(UFP4_SIMT_HEADER) || defined(UFP4_HAS_BLOCK_MMA_SM120)
+  using worker = block_mma_worker<Multiplier>;
   unsigned char* shared = shared_memory();
-  const std::size_t first_row = std::size_t{block_index().x % job.tiles.down} * block_mma_tile;
-  const std::size_t first_col = std::size_t{block_index().x / job.tiles.down} * block_mma_tile;
-  const std::size_t stages = (job.gemm.padded() + block_mma_depth - 1) / block_mma_depth;
-  const auto fetch = [&](std::size_t s) {
-    if (s < stages) {
-      unsigned char* stage = shared + s % block_mma_stages * stage_bytes;
-      const std::size_t k = s * block_mma_depth;
-      copy_codes(job.gemm.left, first_row, k, job.wide_codes, stage);
-      copy_codes(job.gemm.right, first_col, k, job.wide_codes, stage + block_mma_tile * block_mma_depth / 2);
-      copy_scales<Multiplier>(job, first_row, first_col, k,
-                              reinterpret_cast<std::uint32_t*>(stage + block_mma_tile * block_mma_depth));
-    }
-    mma::commit_copies();  // also empty groups: the number of incomplete groups tells which stage is complete
-  };
-
+  const std::uint32_t address = (mma::shared_address(shared) + 1023) / 1024 * 1024;
+  const tile_index tile = banded_tile(job.tiles, block_index().x);
+  const worker one{job, shared + (address - mma::shared_address(shared)), address,
+                   std::size_t{tile.down} * block_mma_tile, std::size_t{tile.across} * block_mma_tile};
   const unsigned warp = thread_index().x / 32, row = warp / 4 * 64, col = warp % 4 * 32;
-  block_mma_sums sums = {};
-  for (unsigned s = 0; s < block_mma_stages - 1; ++s) fetch(s);
-  for (std::size_t s = 0; s < stages; ++s) {
-    mma::wait_copies<block_mma_stages - 2>();
-    sync_block();  // stage s is visible to all threads, and all have read stage s - 1, whose memory is written next
-    fetch(s + block_mma_stages - 1);
-    for (unsigned step = 0; step < block_mma_depth / 64; ++step)
-      multiply_step<Multiplier>(job, shared + s % block_mma_stages * stage_bytes, row, col, step, sums);
-  }
-  auto* staged = reinterpret_cast<float*>(shared);
+  one.start();
+  typename worker::sums sums = {};
+  if (warp < block_mma_workers / 32)
+    one.multiply(row, col, sums);
+  else
+    one.copy(warp - block_mma_workers / 32);
+  auto* staged = reinterpret_cast<float*>(one.memory);
   sync_block();  // every warp has read its last codes
-  mma::store_tiles(sums, staged + row * block_mma_pitch + col, block_mma_pitch);
+  if (warp < block_mma_workers / 32) mma::store_tiles(sums, staged + row * block_mma_pitch + col, block_mma_pitch);
   sync_block();
-  thread::store_tile<block_mma_tile, block_mma_tile, block_mma_threads>(job.gemm, first_row, first_col, staged,
-                                                                        block_mma_pitch);
+  thread::store_tile_runs<block_mma_tile, block_mma_tile, block_mma_threads>(
+      job.gemm, one.first_row, one.first_col, staged, block_mma_pitch, thread_index().x, true);
+#else
+  __trap();
+#endif
 }
 
 /// Codes must be aligned to 4 bytes, as those of every allocation and of every row range of whole words are.
@@ -252,21 +361,31 @@ template <class Multiplier>
 bool block_mma_takes(const gemm_job& job, const device_facts& facts) {
   return facts.has_specific(12) && job.mode == accumulate::fast &&
          has_blocks(job, Multiplier::block, Multiplier::scale, Multiplier::holds) && is_aligned(job.left.codes, 4) &&
-         is_aligned(job.right.codes, 4) && facts.shared_bytes >= block_mma_stages * block_mma_stage_bytes<Multiplier>;
+         is_aligned(job.right.codes, 4) && counts_in_32_bits(job) &&
+         facts.shared_bytes >= block_mma_shared_bytes<Multiplier>;
 }
 
 template <class Multiplier>
 error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
   block_mma_job job{.gemm = gemm};
   const std::size_t blocks = gemm.padded() / Multiplier::block;
-  job.wide_codes = gemm.padded() % 32 == 0 && is_aligned(gemm.left.codes, 16) && is_aligned(gemm.right.codes, 16);
+  job.by_boxes = gemm.padded() % 32 == 0 && gemm.padded() != 0 && is_aligned(gemm.left.codes, 16) &&
+                 is_aligned(gemm.right.codes, 16);
   job.wide_scales = blocks % 4 == 0 && is_aligned(gemm.left.scales, 4) && is_aligned(gemm.right.scales, 4);
   if constexpr (std::is_same_v<Multiplier, container_multiplier>) {
     job.left = thread::container_table_of(gemm.left.grid);
     job.right = thread::container_table_of(gemm.right.grid);
   }
+  const auto map = [](mma::tensor_map& to, const gemm_side& side) {
+    return mma::make_tensor_map(to, mma::swizzled_64_bytes_tensor, side.codes, side.rows, side.padded_cols / 2,
+                                block_mma_tile, block_mma_depth / 2);
+  };
+  if (job.by_boxes) {
+    if (const error e = map(job.left_codes, gemm.left); e != success) return e;
+    if (const error e = map(job.right_codes, gemm.right); e != success) return e;
+  }
   return launch_tiled(listed<&block_mma_tiles<Multiplier>>, job, gemm.out, block_mma_tile, block_mma_tile,
-                      block_mma_threads, block_mma_stages * block_mma_stage_bytes<Multiplier>, where);
+                      block_mma_threads, block_mma_shared_bytes<Multiplier>, where);
 }
 
 template <class Multiplier>

@@ -1,4 +1,4 @@
-// ufp4 - UFP4_PTX_SM80, UFP4_PTX_SM120: a PTX instruction for a GPU that has it, for others, and for the simulator.
+// ufp4 - UFP4_PTX_SM80, _SM90, _SM120: a PTX instruction for a GPU that has it, for others, and for the simulator.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   UFP4_PTX_SM80(simt::commit_copies(), "cp.async.commit_group;" ::: "memory");
@@ -26,6 +26,15 @@
 #define UFP4_PTX_SM80(simulated, ...) asm volatile(__VA_ARGS__)
 #else
 #define UFP4_PTX_SM80(simulated, ...) __trap()
+#endif
+
+/// The same for instructions of sm_90 and newer.
+#if defined(UFP4_SIMT_HEADER)
+#define UFP4_PTX_SM90(simulated, ...) simulated
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define UFP4_PTX_SM90(simulated, ...) asm volatile(__VA_ARGS__)
+#else
+#define UFP4_PTX_SM90(simulated, ...) __trap()
 #endif
 
 /// The same for the block-scaled mma of sm_120.

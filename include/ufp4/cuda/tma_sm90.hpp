@@ -26,10 +26,40 @@ inline constexpr unsigned barrier_bytes = 8;
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU
 
-#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+#if defined(UFP4_SIMT_HEADER) || defined(__CUDACC__)
+#if !defined(UFP4_SIMT_HEADER)
 #include <cuda.h>
+#endif
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
+
+/// The elements of a matrix, and how the 16-byte pieces of a box's row are stored: in order, or, of rows of 64 or 128
+/// bytes, exchanged as the bits of their addresses require (swizzled), in memory aligned to eight rows. The second is
+/// swizzled_offset() of rows of 128 bytes.
+struct tensor_kind {
+  unsigned element_bytes, swizzled_row;  ///< 0: not swizzled
+};
+inline constexpr tensor_kind swizzled_bytes_tensor{1, 128}, swizzled_64_bytes_tensor{1, 64}, float_tensor{4, 0};
+
+#if defined(UFP4_SIMT_HEADER)
+
+using tensor_map = simt::tensor_map;
+
+inline error make_tensor_map(tensor_map& map, tensor_kind kind, const void* data, std::size_t rows, std::size_t cols,
+                             unsigned box_rows, unsigned box_cols) {
+  map = {static_cast<const unsigned char*>(data),
+         rows,
+         cols * kind.element_bytes,
+         box_rows,
+         box_cols * kind.element_bytes,
+         kind.element_bytes,
+         kind.swizzled_row};
+  return map.valid() ? success : invalid_argument;
+}
+
+#else
+
+using tensor_map = CUtensorMap;
 
 /// cuTensorMapEncodeTiled of the installed driver; null if it has none.
 inline auto tensor_map_encoder() {
@@ -50,38 +80,33 @@ inline auto tensor_map_encoder() {
   return found;
 }
 
-/// The elements of a matrix, and how the 16-byte pieces of a box's row of 128 bytes are stored: in order, or as
-/// swizzled_offset() places them, in memory aligned to 1024 bytes.
-struct tensor_kind {
-  CUtensorMapDataType type;
-  unsigned element_bytes;
-  CUtensorMapSwizzle swizzle;
-};
-inline constexpr tensor_kind swizzled_bytes_tensor{CU_TENSOR_MAP_DATA_TYPE_UINT8, 1, CU_TENSOR_MAP_SWIZZLE_128B};
-inline constexpr tensor_kind float_tensor{CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, CU_TENSOR_MAP_SWIZZLE_NONE};
-
 /// A packed matrix of rows x cols, aligned to 16 bytes, with rows of a multiple of 16 bytes; boxes of box_rows x
 /// box_cols, both at most 256. Columns are counted in elements.
-inline error make_tensor_map(CUtensorMap& map, tensor_kind kind, const void* data, std::size_t rows, std::size_t cols,
+inline error make_tensor_map(tensor_map& map, tensor_kind kind, const void* data, std::size_t rows, std::size_t cols,
                              unsigned box_rows, unsigned box_cols) {
   const auto encode = tensor_map_encoder();
   if (encode == nullptr) return detail::failed(not_supported, "cuTensorMapEncodeTiled", "the driver does not have it");
   const cuuint64_t extent[2] = {cols, rows}, stride[1] = {cols * kind.element_bytes};
   const cuuint32_t box[2] = {box_cols, box_rows}, step[2] = {1, 1};
+  const auto type = kind.element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  const auto swizzle = kind.swizzled_row == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                       : kind.swizzled_row == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                 : CU_TENSOR_MAP_SWIZZLE_NONE;
   const CUresult r =
-      encode(&map, kind.type, 2, const_cast<void*>(data), extent, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             kind.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, type, 2, const_cast<void*>(data), extent, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return r == CUDA_SUCCESS
              ? success
              : detail::failed(invalid_argument, "cuTensorMapEncodeTiled", "the driver rejects the operand's shape");
 }
+
+#endif
+
 /// The same of swizzled bytes, in boxes of box_rows x 128.
-inline error make_tensor_map(CUtensorMap& map, const void* data, std::size_t rows, std::size_t row_bytes,
+inline error make_tensor_map(tensor_map& map, const void* data, std::size_t rows, std::size_t row_bytes,
                              unsigned box_rows) {
   return make_tensor_map(map, swizzled_bytes_tensor, data, rows, row_bytes, box_rows, 128);
 }
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
 /// A position in a ring of stages with two barriers each: "full" is waited for with `phase`, "empty" with the opposite.
 template <unsigned stages>
@@ -92,50 +117,63 @@ struct ring {
   }
 };
 
+#if defined(UFP4_SIMT_HEADER) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
+
 /// Called by a whole warp: true in one lane. The compiler then knows that one thread executes what depends on it, as
 /// the instructions for one thread expect.
 UFP4_DEVICE bool elected() {
-  std::uint32_t is;
-  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));
+  std::uint32_t is = 0;
+  UFP4_PTX_SM90(is = lane() == 0, "{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));
   return is != 0;
 }
 
 /// Called by one thread; others may use the barrier after barriers_ready() and a sync_block().
 UFP4_DEVICE void barrier_start(std::uint32_t b, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(b), "r"(arrivals) : "memory");
+  UFP4_PTX_SM90(simt::barrier_start(b, arrivals), "mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(b),
+                "r"(arrivals) : "memory");
 }
 UFP4_DEVICE void barriers_ready() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  UFP4_PTX_SM90((void)0, "fence.mbarrier_init.release.cluster;" :: : "memory");
+  UFP4_PTX_SM90((void)0, "fence.proxy.async.shared::cta;" :: : "memory");
 }
 UFP4_DEVICE void barrier_arrive(std::uint32_t b) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(b) : "memory");
+  UFP4_PTX_SM90(simt::barrier_arrive(b, 0), "mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(b) : "memory");
 }
 /// An arrival that also announces the bytes to come.
 UFP4_DEVICE void barrier_expect(std::uint32_t b, unsigned bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(b), "r"(bytes) : "memory");
+  UFP4_PTX_SM90(simt::barrier_arrive(b, bytes), "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(b),
+                "r"(bytes) : "memory");
 }
 UFP4_DEVICE void barrier_wait(std::uint32_t b, unsigned parity) {
-  std::uint32_t done;
+  std::uint32_t done = 0;
   do {
-    asm volatile(
-        "{\n.reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(b), "r"(parity)
-        : "memory");
+    UFP4_PTX_SM90((simt::barrier_wait(b, parity), done = 1),
+                  "{\n.reg .pred p;\n"
+                  "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                  "selp.u32 %0, 1, 0, p;\n}" : "=r"(done) : "r"(b),
+                  "r"(parity) : "memory");
   } while (done == 0);
 }
 
-UFP4_DEVICE void copy_box(std::uint32_t shared, const CUtensorMap& from, unsigned column, unsigned row,
+/// The state space of the target. For sm_120 ptxas adds a check to each copy to the shared memory of a cluster;
+/// compilers that do not know the other form do not know sm_120 either.
+#if defined(UFP4_HAS_BLOCK_MMA_SM120)
+#define UFP4_BOX_TARGET "shared::cta"
+#else
+#define UFP4_BOX_TARGET "shared::cluster"
+#endif
+UFP4_DEVICE void copy_box(std::uint32_t shared, const tensor_map& from, unsigned column, unsigned row,
                           std::uint32_t b) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
-          "r"(shared),
-      "l"(&from), "r"(column), "r"(row), "r"(b)
-      : "memory");
+  UFP4_PTX_SM90(simt::copy_box(shared, from, column, row, b),
+                "cp.async.bulk.tensor.2d." UFP4_BOX_TARGET
+                ".global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(shared),
+                "l"(&from), "r"(column), "r"(row), "r"(b) : "memory");
 }
+#undef UFP4_BOX_TARGET
+
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(UFP4_SIMT_HEADER)
 
 UFP4_DEVICE void fence_to_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

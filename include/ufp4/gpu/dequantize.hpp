@@ -69,6 +69,36 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
 
+namespace ufp4::gpu::detail::inline UFP4_GPU {
+
+/// dequantize of a matrix in device memory whose format is given as data.
+template <class Q, matrix_scalar T>
+status dequantize_as(const context& ctx, const Q& q, const format_spec& format, const matrix_view<T>& out) {
+  return checked([&]() -> status {
+    check_dequantize("dequantize", q, out);
+    const auto tensor_scale = reinterpret_cast<std::uintptr_t>(q.tensor_scale());
+    const sink to = sink_of(out);
+    expects(tensor_scale == 0 || !bytes_of(to).overlaps({tensor_scale, tensor_scale + sizeof(float)}),
+            "dequantize: tensor_scale overlaps out");
+    check_places("dequantize", "out", out.rows(), out.cols());
+    const std::size_t across = (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread;
+    const std::size_t tiles = (out.rows() * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
+    if (tiles == 0) return status_of("dequantize", success);
+    const kernels::dequantize_job job{.codes = q.codes().data(),
+                                      .scales = q.scales().data(),
+                                      .tensor_scale = format.two_level ? q.tensor_scale() : nullptr,
+                                      .format = format,
+                                      .padded_cols = q.padded_cols(),
+                                      .out = thread::writer_of(to),
+                                      .tiles = static_cast<unsigned>(tiles),
+                                      .across = static_cast<std::uint32_t>(across)};
+    return status_of("dequantize",
+                     launch_tiles(listed<&kernels::dequantize_rows>, tiles, 16 * sizeof(float), ctx.where, job));
+  });
+}
+
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU
+
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// out = fl(value * fl(block scale * tensor scale)), rounded to out's type: the host's bits. A block with a scale of
@@ -76,27 +106,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// transform is not undone; hadamard_inverse does that. Needs no workspace.
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
-  return detail::checked([&]() -> status {
-    detail::check_dequantize("dequantize", q, out);
-    const auto tensor_scale = reinterpret_cast<std::uintptr_t>(q.tensor_scale());
-    const detail::sink to = detail::sink_of(out);
-    detail::expects(tensor_scale == 0 || !detail::bytes_of(to).overlaps({tensor_scale, tensor_scale + sizeof(float)}),
-                    "dequantize: tensor_scale overlaps out");
-    detail::check_places("dequantize", "out", out.rows(), out.cols());
-    const std::size_t across = (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread;
-    const std::size_t tiles = (out.rows() * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
-    if (tiles == 0) return detail::status_of("dequantize", success);
-    const kernels::dequantize_job job{.codes = q.codes().data(),
-                                      .scales = q.scales().data(),
-                                      .tensor_scale = F::two_level ? q.tensor_scale() : nullptr,
-                                      .format = spec_of<F>,
-                                      .padded_cols = q.padded_cols(),
-                                      .out = thread::writer_of(to),
-                                      .tiles = static_cast<unsigned>(tiles),
-                                      .across = static_cast<std::uint32_t>(across)};
-    return detail::status_of("dequantize", detail::launch_tiles(listed<&kernels::dequantize_rows>, tiles,
-                                                                16 * sizeof(float), ctx.where, job));
-  });
+  return detail::dequantize_as(ctx, q, spec_of<F>, out);
 }
 /// The same for a matrix with memory of its own.
 template <any_block_format F, matrix_scalar T>

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Callable
 
-NVFP4 = 0.5 + 1 / 16  # bytes of an element
+NVFP4, MXFP4, F32_SCALES = 0.5 + 1 / 16, 0.5 + 1 / 32, 0.5 + 4 / 16  # bytes of an element
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ _HOPPERS = ("H100", "H200")
 _ALL = ("A100", "H100", "H200")
 _MATRIX = Shape(0, 8192, 8192)
 _SMALL_COPIES = r"LDGSTS\.E (desc)?\[|LDGSTS\.E R|LDGSTS\.E \["  # four bytes each: operands that are not aligned to 16
+_BYTES = r"LDG\.E\.U8"  # scales that are not aligned to words
 # Of AMD's kernels: scales other than E4M3, and what only the last columns of K or scales out of range execute.
 _OTHER_SCALES = (r"0x38[08]00000|0xb8800000", r"v_lshlrev_b32_e32 v\d+, 23", r"global_load_ushort", r"global_load_dword v",
                  r"global_load_dwordx2", r"0x7fffffff", r"0x7fc00000")
@@ -101,7 +102,19 @@ ROWS = [
         "gemm/nvfp4/fast/64x8192x8192"),
     Row("fast, mxfp4, M = 64", "gemm_bf16_sm80", r"^gemm_bf16<64u, 64u>$", _ALL, Shape(64, 8192, 8192),
         (Part(("HMMA", "LDGSTS"), 8, cold=(_SMALL_COPIES,)),),
-        lambda s: (s.tiles(64, 64), ceil(s.k / 64)), lambda s: s.product_bytes(0.5 + 1 / 32), "memory", 0.8,
+        lambda s: (s.tiles(64, 64), ceil(s.k / 64)), lambda s: s.product_bytes(MXFP4), "memory", 0.8,
+        "gemm/mxfp4/fast/64x8192x8192"),
+    Row("fast, mxfp4, M <= 8", "gemv_dots_sm80", r"^gemv_dots<\(scale_kind\)4, 2u, 1u>$", _ALL, Shape(8, 8192, 8192),
+        (Part(("IMMA", "LDG"), 8),), lambda s: (ceil(s.n / 32), ceil(s.k / 2048)), lambda s: s.product_bytes(MXFP4), "memory", 0.8,
+        "gemm/mxfp4/fast/8x8192x8192"),
+    Row("fast, mxfp4, M <= 16", "gemv_dots_sm80", r"^gemv_dots<\(scale_kind\)4, 2u, 2u>$", _ALL, Shape(16, 8192, 8192),
+        (Part(("IMMA", "LDG"), 8),), lambda s: (ceil(s.n / 32), ceil(s.k / 2048)), lambda s: s.product_bytes(MXFP4), "memory", 0.8,
+        "gemm/mxfp4/fast/16x8192x8192"),
+    Row("fast, e1m2_f32, M <= 4", "gemv_dots_sm80", r"^gemv_dots<\(scale_kind\)0, 2u, 1u>$", _ALL, Shape(4, 8192, 8192),
+        (Part(("IMMA", "LDG"), 8),), lambda s: (ceil(s.n / 32), ceil(s.k / 2048)), lambda s: s.product_bytes(F32_SCALES), "memory", 0.8),
+    Row("fast, mxfp4, M = 64", "gemm_wgmma_sm90", r"^gemm_wgmma<64u, \(wgmma_fold\)1>$", _HOPPERS, Shape(64, 8192, 8192),
+        (Part(("HGMMA",), 8, shared=2 * 32 * 64 * 32), Part(("UTMALDG", "STS"), 4)),
+        lambda s: (4 * s.tiles(64, 256), ceil(s.k / 256 / 4)), lambda s: s.product_bytes(MXFP4), "memory", 0.8,
         "gemm/mxfp4/fast/64x8192x8192"),
     Row("fast, bf16 x nvfp4, M <= 8", "gemv_plain_sm80", r"^gemv_plain<1u, fp4_to_bf16>$", _ALL, Shape(8, 8192, 8192),
         (Part(("HMMA", "LDG"), 1),), lambda s: (ceil(s.n / 32) * ceil(s.k / 256), 1), lambda s: s.plain_bytes(), "memory", 0.8),
@@ -121,6 +134,17 @@ ROWS = [
         (Part(("HGMMA",), 8, shared=2 * 32 * 128 * 32), Part(("UTMALDG", "STS"), 4)),
         lambda s: (s.tiles(128, 256), ceil(s.k / 256)), lambda s: s.product_bytes(), "cuBLAS bf16", 0.9,
         "gemm/nvfp4/fast/8192x8192x8192"),
+    *(Row(what, name, rf"^gemm_wgmma<128u, \(wgmma_fold\){fold}>$", _HOPPERS, Shape(8192, 8192, 8192),
+          (Part(("HGMMA",), 8, shared=2 * 32 * 128 * 32), Part(("UTMALDG", "STS"), 4)),
+          lambda s: (s.tiles(128, 256), ceil(s.k / 256)), lambda s: s.product_bytes(), "cuBLAS bf16", 0.9, bench)
+      for what, name, fold, bench in (
+          ("fast, mxfp4, M >= 512", "gemm_wgmma_sm90", 1, "gemm/mxfp4/fast/8192x8192x8192"),
+          ("fast, mx_e1m2, M >= 512", "gemm_wgmma_sm90", 2, ""),
+          ("fast, ue5m3 scales, M >= 512", "gemm_wgmma_sm90", 3, ""),
+          ("folded_bf16, e1m2_f32, M >= 512", "gemm_wgmma_rounded_sm90", 4, ""))),
+    Row("exact_blocks, e1m2_f32, M >= 128", "gemm_blocks_sm90", r"^multiply_block_sums<block_sums_tile<256u, 16u, false>", _HOPPERS,
+        Shape(8192, 8192, 8192), (Part(("HGMMA",), 8, shared=2 * 16 * 64 * 32),),
+        lambda s: (s.tiles(128, 256), ceil(s.k / 64)), lambda s: s.product_bytes(F32_SCALES), "cuBLAS bf16", 0.35),
     Row("exact_blocks, M >= 128", "gemm_blocks_sm90", r"^multiply_block_sums<block_sums_tile<256u, 16u, true>", _HOPPERS,
         Shape(8192, 8192, 8192), (Part(("HGMMA",), 8, shared=2 * 16 * 64 * 32),),
         lambda s: (s.tiles(128, 256), ceil(s.k / 64)), lambda s: s.product_bytes(), "cuBLAS bf16", 0.35,
@@ -154,11 +178,16 @@ ROWS = [
     Row("native mxfp4, M >= 512", "gemm_mxfp4_tcgen05", r"^tcgen05_tiles<2u, 256u, \(mma::block_scale\)1>$", ("B200",), Shape(8192, 8192, 8192),
         (Part(("UTCOMMA", "UTCCP"), 2, matrix=("tcgen05 f4", 2 * 128 * 256 * 256), shared=2 * (4 * 128 * 128 + 384 * 8)),
          Part((r"LDG\.E\.64", r"STS\.128", "FENCE"), 3), Part(("UTMALDG",), 2)),
-        lambda s: (2 * s.tiles(256, 256), ceil(s.k / 512)), lambda s: s.product_bytes(0.5 + 1 / 32), "FP4 units", 0.8,
+        lambda s: (2 * s.tiles(256, 256), ceil(s.k / 512)), lambda s: s.product_bytes(MXFP4), "FP4 units", 0.8,
         "gemm/mxfp4/fast/8192x8192x8192"),
+    # A stage of K = 128: 256 rows of codes that the copy engine writes; scales of each side by a warp.
     Row("native nvfp4, M >= 512", "gemm_nvfp4_sm120", r"^block_mma_tiles<nvfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
-        (Part(("OMMA", "LDGSTS"), 8),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(),
-        "FP4 units", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
+        (Part(("OMMA", "LDSM"), 8), Part(("UTMALDG",), 1, shared=256 * 64), Part(("LDGSTS", _BYTES), 2, cold=(_BYTES,))),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(), "FP4 units", 0.8, "gemm/nvfp4/fast/8192x8192x8192"),
+    Row("native mxfp4, M >= 512", "gemm_mxfp4_sm120", r"^block_mma_tiles<mxfp4_multiplier>$", ("RTX 5090",), Shape(8192, 8192, 8192),
+        (Part(("OMMA", "LDSM"), 8), Part(("UTMALDG",), 1, shared=256 * 64), Part(("LDGSTS", _BYTES), 2, cold=(_BYTES,))),
+        lambda s: (s.tiles(128, 128), ceil(s.k / 128)), lambda s: s.product_bytes(MXFP4), "FP4 units", 0.8,
+        "gemm/mxfp4/fast/8192x8192x8192"),
     Row("fast, M >= 512", "gemm_bf16_gfx90a", r"^gemm_matrix<matrix_bf16_worker<matrix_tile<mma::mfma_gfx90a, 128u>, true>", ("MI300X",),
         Shape(8192, 8192, 8192), (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),
         lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", 0.7),
@@ -167,7 +196,7 @@ ROWS = [
         lambda s: (s.tiles(128, 128), ceil(s.k / 32)), lambda s: s.product_bytes(), "bf16 units", None),
     Row("native mxfp4, M >= 512", "gemm_mxfp4_gfx950", r"^scaled_tiles<code_lines>$", ("MI355X",), Shape(8192, 8192, 8192),
         (Part(("v_mfma", "ds_write"), 4, cold=("s_and_saveexec_b64", "global_load_ubyte")),), lambda s: (s.tiles(128, 128), ceil(s.k / 128)),
-        lambda s: s.product_bytes(0.5 + 1 / 32), "FP4 units", None),
+        lambda s: s.product_bytes(MXFP4), "FP4 units", None),
     Row("exact_blocks, M >= 128", "gemm_blocks_gfx90a",
         r"^gemm_matrix<matrix_blocks_worker<matrix_tile<mma::mfma_gfx90a, 128u>, 16u>", ("MI300X",), Shape(8192, 8192, 8192),
         (Part(("v_mfma", "ds_write"), 4, cold=_OTHER_SCALES),),

@@ -61,15 +61,39 @@ void add_products(std::int32_t* d, const float* a, const float* b, unsigned rows
 
 namespace {
 
+/// blocks: of K that have a scale each; 0: no scales. In an instruction: `a` is K, `b` the elements and scales, `c` the
+/// numbers of registers.
 struct mma_shape {
   unsigned k, a_registers, b_registers;
   element a, b;
+  unsigned blocks;
+  bool e8m0;
 };
 mma_shape shape_of(const instruction& i) {
-  return {i.a, i.c & 15, i.c >> 4, static_cast<element>(i.b & 15), static_cast<element>(i.b >> 4)};
+  return {i.a,           i.c & 15,      i.c >> 4, static_cast<element>(i.b & 15), static_cast<element>(i.b >> 4 & 15),
+          i.b >> 8 & 15, i.b >> 12 != 0};
 }
 
-/// out: d; in: a, b, c.
+/// The scales of 16 rows of a or 8 columns of b, from the lanes whose selector is 0: of a row g and g + 8 the lanes
+/// 4 g and 4 g + 1, of a column g the lane 4 g. Byte n is of block n.
+double scale_of(warp& w, unsigned reg, const mma_shape& s, bool left, unsigned index, unsigned block) {
+  const unsigned from = left ? index % 8 * 4 + index / 8 : index * 4;
+  return block_scale_value(s.e8m0, static_cast<std::uint8_t>(w.reg(reg)[from] >> (8 * block)));
+}
+/// The exact sum of each block, times both scales, is added to the binary32 sum with one rounding.
+void add_scaled(warp& w, const instruction& i, const mma_shape& s, float* d, const float* a, const float* b) {
+  const unsigned length = s.k / s.blocks, scales = s.a_registers + s.b_registers + 4;
+  for (unsigned n = 0; n < s.blocks; ++n)
+    for (unsigned row = 0; row < 16; ++row)
+      for (unsigned col = 0; col < 8; ++col) {
+        double dot = 0;
+        for (unsigned x = n * length; x < (n + 1) * length; ++x) dot += double{a[row * s.k + x]} * b[x * 8 + col];
+        const double by = scale_of(w, i.in[scales], s, true, row, n) * scale_of(w, i.in[scales + 3], s, false, col, n);
+        d[row * 8 + col] = static_cast<float>(d[row * 8 + col] + dot * by);
+      }
+}
+
+/// out: d; in: a, b, c; with block scales also the register and two selectors of a, and of b.
 template <class T>
 void multiply(warp& w, const instruction& i, mask) {
   const mma_shape s = shape_of(i);
@@ -90,19 +114,22 @@ void multiply(warp& w, const instruction& i, mask) {
     for (unsigned x = 0; x < 4; ++x)
       d[(g + 8 * (x / 2)) * 8 + 2 * t + x % 2] = get<T>(w.reg(i.in[s.a_registers + s.b_registers + x])[l]);
   }
-  add_products(d, a, b, 16, 8, s.k);
+  if constexpr (std::is_same_v<T, float>) {
+    if (s.blocks != 0)
+      add_scaled(w, i, s, d, a, b);
+    else
+      add_products(d, a, b, 16, 8, s.k);
+  } else {
+    add_products(d, a, b, 16, 8, s.k);
+  }
   for (unsigned l = 0; l < lanes; ++l)
     for (unsigned x = 0; x < 4; ++x) w.reg(i.out[x])[l] = put<T>(d[(l / 4 + 8 * (x / 2)) * 8 + 2 * (l % 4) + x % 2]);
 }
 
-bool decode_multiply(scope& s, const statement& t, instruction& i) {
-  // mma.sync.aligned.m16n8k16.row.col.d.a.b.c
-  if (t.parts.size() != 10 || t.parts[3].substr(0, 5) != "m16n8" || t.parts[4] != "row" || t.parts[5] != "col")
-    return false;
-  const element a = element_of(t.parts[7]), b = element_of(t.parts[8]);
+/// The registers of a, b and c behind d; the shape but for its blocks.
+bool decode_operands(scope& s, const statement& t, instruction& i, element a, element b) {
   i.a = static_cast<unsigned>(std::stoul(t.parts[3].substr(6)));
-  if (a == element::none || b == element::none || bits_of(a) != bits_of(b) || t.parts[6] != t.parts[9]) return false;
-  if (t.parts[6] != (is_integer(a) ? "s32" : "f32")) return false;
+  if (a == element::none || b == element::none || bits_of(a) != bits_of(b)) return false;
   i.out = registers_of(s, t.operands.at(0));
   unsigned counts[3];
   for (unsigned o = 0; o < 3; ++o) {
@@ -114,6 +141,45 @@ bool decode_multiply(scope& s, const statement& t, instruction& i) {
   if (counts[0] * n * 32 != 16 * i.a || counts[1] * n * 32 != 8 * i.a || counts[2] != 4) return false;
   i.b = static_cast<unsigned>(a) | static_cast<unsigned>(b) << 4;
   i.c = counts[0] | counts[1] << 4;
+  return true;
+}
+
+/// mma.sync.aligned.m16n8k64.row.col.kind::K.block_scale.scale_vec::V.f32.a.b.f32.scale d, a, b, c, {scales of a},
+/// {byte, thread}, {scales of b}, {byte, thread}: selectors must be 0.
+bool decode_block_multiply(scope& s, const statement& t, instruction& i) {
+  struct kind_of {
+    const char *kind, *vector, *scale;
+    unsigned k, blocks, bits;
+  };
+  constexpr kind_of known[] = {{"kind::mxf4nvf4", "scale_vec::4X", "ue4m3", 64, 4, 4},
+                               {"kind::mxf4", "scale_vec::2X", "ue8m0", 64, 2, 4},
+                               {"kind::mxf8f6f4", "scale_vec::1X", "ue8m0", 32, 1, 8}};
+  if (t.parts.size() != 14 || t.parts[9] != "f32" || t.parts[12] != "f32") return false;
+  const element a = element_of(t.parts[10]), b = element_of(t.parts[11]);
+  if (!decode_operands(s, t, i, a, b) || is_integer(a) || is_integer(b)) return false;
+  for (const kind_of& one : known) {
+    if (t.parts[6] != one.kind || t.parts[8] != one.vector || t.parts[13] != one.scale) continue;
+    if (i.a != one.k || bits_of(a) != one.bits) return false;
+    i.b |= one.blocks << 8 | unsigned{t.parts[13] == "ue8m0"} << 12;
+    for (unsigned o = 4; o < 8; ++o)
+      for (const unsigned r : registers_of(s, t.operands.at(o))) i.in.push_back(r);
+    for (const unsigned o : {5u, 7u})
+      if (t.operands.at(o) != "{0,0}" && t.operands.at(o) != "{0, 0}")
+        reject("selects scales in a way that the interpreter does not know");
+    i.run = multiply<float>;
+    return true;
+  }
+  return false;
+}
+
+bool decode_multiply(scope& s, const statement& t, instruction& i) {
+  // mma.sync.aligned.m16n8k16.row.col.d.a.b.c
+  if (t.parts.size() < 10 || t.parts[3].substr(0, 5) != "m16n8" || t.parts[4] != "row" || t.parts[5] != "col")
+    return false;
+  if (t.has("block_scale")) return decode_block_multiply(s, t, i);
+  const element a = element_of(t.parts[7]), b = element_of(t.parts[8]);
+  if (t.parts.size() != 10 || t.parts[6] != t.parts[9] || !decode_operands(s, t, i, a, b)) return false;
+  if (t.parts[6] != (is_integer(a) ? "s32" : "f32")) return false;
   i.run = is_integer(a) ? multiply<std::int32_t> : multiply<float>;
   return true;
 }

@@ -400,7 +400,8 @@ TEST_CASE("instructions of each operation") {
   const random_hadamard<16> rht{1};
   const stochastic sr{.seed = 1};
   const tensor_amax known{2.0f};
-  const gpu::quantized_matrix<nvfp4> q(rows, cols), qr(rows, cols, rht.spec()), qt(cols, rows);
+  const gpu::quantized_matrix<nvfp4> q(rows, cols), qr(rows, cols, rht.spec()), qt(cols, rows),
+      qtr(cols, rows, rht.spec());
   const gpu::quantized_matrix<mxfp4> qm(rows, cols);
   const gpu::quantized_matrix<e1m2_f32> qe(rows, cols);
   const auto run = [](const gpu::status& s) { REQUIRE(text_of(s) == ""); };
@@ -412,6 +413,10 @@ TEST_CASE("instructions of each operation") {
   count("quantize/nvfp4/bf16/transposed", all, [&] { run(gpu::quantize<nvfp4>({}, transpose(hv), qt, known)); });
   count("quantize_both/nvfp4/bf16", all,
         [&] { run(gpu::quantize_both<nvfp4>({}, hv, q.view(), qt.view(), gpu::with(known), gpu::with(known))); });
+  count("quantize_both/nvfp4/bf16/sr", all,
+        [&] { run(gpu::quantize_both<nvfp4>({}, hv, q.view(), qt.view(), gpu::with(known), gpu::with(known, sr))); });
+  count("quantize/nvfp4/bf16/rht/sr/transposed", all,
+        [&] { run(gpu::quantize<nvfp4>({}, transpose(hv), qtr, rht, sr, known)); });
   count("amax/bf16", all, [&] { run(gpu::amax({}, hv, top.data())); });
   count("hadamard_forward/float", all, [&] { run(gpu::hadamard_forward({}, xv, yv, rht)); });
   count("dequantize/nvfp4/float", all, [&] { run(gpu::dequantize({}, q, yv)); });

@@ -6,7 +6,8 @@
 //
 // | variable         | meaning                                                                                  |
 // |------------------|------------------------------------------------------------------------------------------|
-// | UFP4_PTX_DEVICE  | the device's architecture, 80, 90 (default) or 100; its code is that for the highest up to it |
+// | UFP4_PTX_DEVICE  | the device's architecture, 80, 90 (default), 100 or 120; its code is that for the    |
+// |                  | highest up to it                                                                         |
 // | UFP4_PTX_ORDER   | of warps and blocks: 0 forwards, 1 backwards, others a random seed                       |
 // | UFP4_PTX_THREADS | threads of the machine; default all                                                      |
 // | UFP4_PTX_COUNTS  | a file: for each launch a line is appended: kernel, blocks, threads, instructions of all |
@@ -38,6 +39,19 @@ unsigned setting(const char* name, unsigned otherwise) {
   return text == nullptr ? otherwise : static_cast<unsigned>(std::strtoul(text, nullptr, 10));
 }
 unsigned architecture() { return setting("UFP4_PTX_DEVICE", 90); }
+
+/// The multiprocessors, and the shared memory that one thread block may request, of the device's data sheet.
+struct data_sheet {
+  unsigned architecture;
+  int processors, shared_kib;
+};
+const data_sheet& device_sheet() {
+  static constexpr data_sheet known[] = {{80, 108, 163}, {90, 132, 227}, {100, 148, 227}, {120, 170, 99}};
+  for (const data_sheet& one : known)
+    if (one.architecture == architecture()) return one;
+  ptx::reject("UFP4_PTX_DEVICE names no device that the interpreter knows");
+}
+std::size_t most_shared() { return static_cast<std::size_t>(device_sheet().shared_kib) * 1024; }
 
 // ---- The program's code ----
 
@@ -161,7 +175,7 @@ cudaError_t launch(const void* entry, ptx::index3 grid, ptx::index3 block, ptx::
     const ptx::kernel& k = f.part->code->find(f.name);
     ptx::launch call{&k, grid, block, cluster, shared, std::vector<unsigned char>(k.parameters)};
     if (cluster.count() == 1) call.cluster = {k.cluster[0], k.cluster[1], k.cluster[2]};
-    if (k.static_shared + shared > 227 * 1024) return last = cudaErrorInvalidValue;
+    if (k.static_shared + shared > most_shared()) return last = cudaErrorInvalidValue;
     for (std::size_t p = 0; p < k.parameter_at.size(); ++p)
       std::memcpy(call.parameters.data() + k.parameter_at[p], arguments[p], k.parameter_bytes[p]);
     const unsigned threads = setting("UFP4_PTX_THREADS", std::max(1u, std::thread::hardware_concurrency()));
@@ -358,8 +372,8 @@ cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* v, cudaDeviceAttr what, int) {
   switch (what) {
     case cudaDevAttrComputeCapabilityMajor: *v = a / 10; break;
     case cudaDevAttrComputeCapabilityMinor: *v = a % 10; break;
-    case cudaDevAttrMultiProcessorCount: *v = a == 80 ? 108 : a == 90 ? 132 : 148; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *v = (a == 80 ? 163 : 227) * 1024; break;
+    case cudaDevAttrMultiProcessorCount: *v = device_sheet().processors; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *v = device_sheet().shared_kib * 1024; break;
     default: *v = 0;
   }
   return cudaSuccess;
@@ -381,7 +395,7 @@ cudaError_t CUDARTAPI cudaFuncSetAttribute(const void* f, cudaFuncAttribute what
   const auto found = functions().find(f);
   if (found == functions().end()) return last = cudaErrorInvalidDeviceFunction;
   if (what == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-    if (v > (architecture() == 80 ? 163 : 227) * 1024) return last = cudaErrorInvalidValue;
+    if (v < 0 || static_cast<std::size_t>(v) > most_shared()) return last = cudaErrorInvalidValue;
     found->second.allowed_shared = static_cast<std::size_t>(v);
   }
   return cudaSuccess;

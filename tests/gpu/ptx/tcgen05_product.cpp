@@ -13,9 +13,7 @@
 #include "gpu/ptx/products.hpp"
 #include "gpu/ptx/tcgen05.hpp"
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 namespace ptx {
 
@@ -46,15 +44,6 @@ struct instruction_fields {
   }
 };
 
-double scale_value(bool e8m0, std::uint8_t code) {
-  if (!e8m0) return e4m3::value(code & 0x7Fu);
-  return code == 0xFF ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
-}
-float element_of_code(unsigned code) {
-  constexpr float magnitude[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  return (code & 8) != 0 ? -magnitude[code & 7] : magnitude[code & 7];
-}
-
 constexpr unsigned depth = 64;
 
 /// 64 elements of `rows` rows in the shared memory of a block: at(row, k) receives each.
@@ -67,7 +56,7 @@ void read_elements(thread_block& b, const tensor_descriptor& d, unsigned rows, t
       b.shared.load_async(from, bytes, 16, "tcgen05.mma");
       b.shared.begin_read(b.shared.piece(from));
       work.pieces.emplace_back(&b, b.shared.piece(from));
-      for (unsigned e = 0; e < 32; ++e) at(row, 32 * piece + e) = element_of_code(bytes[e / 2] >> 4 * (e % 2) & 15u);
+      for (unsigned e = 0; e < 32; ++e) at(row, 32 * piece + e) = e2m1_value(bytes[e / 2] >> 4 * (e % 2) & 15u);
     }
 }
 
@@ -84,7 +73,7 @@ std::vector<double> read_scales(thread_block& b, tensor_address at, unsigned row
     for (unsigned part = 1; part < 4; ++part)
       if (words[row % 32] != words[32 * part + row % 32]) reject("has scales that differ among the parts of the lanes");
     for (unsigned k = 0; k < each; ++k)
-      all[row * each + k] = scale_value(e8m0, static_cast<std::uint8_t>(words[row % 32] >> 8 * (first + k)));
+      all[row * each + k] = block_scale_value(e8m0, static_cast<std::uint8_t>(words[row % 32] >> 8 * (first + k)));
   }
   return all;
 }

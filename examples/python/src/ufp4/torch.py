@@ -1,6 +1,6 @@
 # ufp4 - linear layers of PyTorch whose three products are in 4 bits.
 # SPDX-License-Identifier: Apache-2.0
-"""Linear layers under a training recipe for PyTorch, on the CPU.
+"""Linear layers under a training recipe for PyTorch, on the CPU, and on NVIDIA GPUs in builds with CUDA (ufp4.cuda).
 
     import torch, ufp4.torch
     model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
@@ -9,8 +9,9 @@
         ufp4.torch.set_step(model, step)  # new random bits
         ...
 
-The operators torch.ops.ufp4.linear, linear_dgrad and linear_wgrad have shapes without data (fake kernels) and a derivative,
-so torch.compile traces them. Weights stay in their own type; each product quantizes its operands, as `ufp4.Linear` does.
+The operators torch.ops.ufp4.linear, linear_dgrad and linear_wgrad have shapes without data (fake kernels) and a
+derivative, so torch.compile traces them. Weights stay in their own type; each product quantizes its operands, as
+`ufp4.Linear` does.
 """
 import fnmatch
 import math
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _core
+from . import _core, cuda
 
 __all__ = ["Linear", "quantize_model", "set_step"]
 
@@ -29,26 +30,40 @@ def _place(step: Tensor, recipe: str, seed: int, layer: int, accumulate: str) ->
     return {"recipe": recipe, "seed": seed, "layer": layer, "step": int(step), "accumulate": accumulate}
 
 
+def _on_gpu(x: Tensor) -> bool:
+    """Whether ufp4.cuda multiplies it; its message names a device that it does not have."""
+    return x.device.type != "cpu"
+
+
 @torch.library.custom_op("ufp4::linear", mutates_args=())
 def _linear(x: Tensor, w: Tensor, bias: Tensor | None, step: Tensor, recipe: str, seed: int, layer: int,
             accumulate: str) -> Tensor:
+    place = _place(step, recipe, seed, layer, accumulate)
+    if _on_gpu(x):
+        return cuda.linear_forward(x, w, bias=bias, **place)
     y = x.new_empty(x.shape[0], w.shape[0])
     b = None if bias is None else bias.detach().float().contiguous()
-    _core.linear_forward(x.detach(), w.detach(), bias=b, out=y, **_place(step, recipe, seed, layer, accumulate))
+    _core.linear_forward(x.detach(), w.detach(), bias=b, out=y, **place)
     return y
 
 
 @torch.library.custom_op("ufp4::linear_dgrad", mutates_args=())
 def _linear_dgrad(dy: Tensor, w: Tensor, step: Tensor, recipe: str, seed: int, layer: int, accumulate: str) -> Tensor:
+    place = _place(step, recipe, seed, layer, accumulate)
+    if _on_gpu(dy):
+        return cuda.linear_backward_input(dy, w, **place)
     dx = dy.new_empty(dy.shape[0], w.shape[1])
-    _core.linear_backward_input(dy.detach(), w.detach(), out=dx, **_place(step, recipe, seed, layer, accumulate))
+    _core.linear_backward_input(dy.detach(), w.detach(), out=dx, **place)
     return dx
 
 
 @torch.library.custom_op("ufp4::linear_wgrad", mutates_args=())
 def _linear_wgrad(dy: Tensor, x: Tensor, step: Tensor, recipe: str, seed: int, layer: int, accumulate: str) -> Tensor:
+    place = _place(step, recipe, seed, layer, accumulate)
+    if _on_gpu(dy):
+        return cuda.linear_backward_weight(dy, x, **place)
     dw = dy.new_empty(dy.shape[1], x.shape[1], dtype=torch.float32)
-    _core.linear_backward_weight(dy.detach(), x.detach(), out=dw, **_place(step, recipe, seed, layer, accumulate))
+    _core.linear_backward_weight(dy.detach(), x.detach(), out=dw, **place)
     return dw
 
 
@@ -90,8 +105,9 @@ _linear.register_autograd(_backward, setup_context=_save)
 class Linear(nn.Module):
     """A linear layer whose forward, dgrad and wgrad products are those of a recipe.
 
-    x [..., in_features] of float32, float16 or bfloat16 becomes [..., out_features] of the same type. The weight may be in
-    another of these types. The random signs and bits depend on seed, layer, product and `step`; `set_step` changes it.
+    x [..., in_features] of float32, float16 or bfloat16 becomes [..., out_features] of the same type. The weight may be
+    in another of these types. The random signs and bits depend on seed, layer, product and `step`, which `set_step`
+    changes.
     """
 
     step: Tensor
@@ -114,6 +130,12 @@ class Linear(nn.Module):
         made.weight, made.bias = linear.weight, linear.bias
         return made.train(linear.training)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> "Linear":
+        step = self.step
+        super()._apply(fn, recurse)
+        self.step = step  # stays in the memory of the CPU: to read it waits for nothing
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
         """x * weight^T + bias."""
         rows = x.reshape(-1, x.shape[-1])
@@ -130,9 +152,9 @@ def quantize_model(model: nn.Module, recipe: str = "ufp4", skip: Iterable[str] =
                    accumulate: str = "fast") -> nn.Module:
     """Replaces every torch.nn.Linear of a model, in place, by a Linear with the same parameters; returns the model.
 
-    skip: names as of model.named_modules(), where * is any text, as ["lm_head", "*.gate"]. The layers are numbered in the
-    order of their names' appearance, so the same model gets the same random bits. ValueError: a pattern that no module has,
-    or an unknown recipe.
+    skip: names as of model.named_modules(), where * is any text, as ["lm_head", "*.gate"]. The layers are numbered in
+    the order of their names' appearance, so the same model gets the same random bits. ValueError: a pattern that no
+    module has, or an unknown recipe.
     """
     if recipe not in _core.recipes():
         raise ValueError(f"quantize_model: unknown recipe: {recipe}; the recipes are {', '.join(_core.recipes())}")

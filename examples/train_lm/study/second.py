@@ -1,0 +1,331 @@
+# ufp4 - the results of the second design: noise of a pair, verdicts of the orderings, errors of the gradients.
+# SPDX-License-Identifier: Apache-2.0
+"""sections(records, gradients, first) makes the parts of docs/study_second.md; every number is computed here."""
+
+import collections
+
+import numpy
+
+import claims
+import design
+import stats
+import verdicts
+from blocks import RUN, Heading, Table, Text
+from findings import unit
+from words import p_value, plain, signed, with_interval
+
+METRICS = {
+    "train_loss": "training, last tenth",
+    "valid_loss": "held-out text",
+    "average_valid_loss": "held-out text, averaged weights",
+}
+LABELS = {
+    "confirmed": "✓ confirmed",
+    "reversed": "✗ reversed",
+    "equivalent": "= equivalent",
+    "undecided": "? undecided",
+    "no data": "no data",
+}
+
+
+def losses_of(records, model, metric):
+    """recipe -> {unit: loss} of the runs of a model, finite ones."""
+    out = collections.defaultdict(dict)
+    for r in records:
+        if r["model"] == model and r.get(metric) is not None:
+            out[r["recipe"]][unit(r)] = r[metric]
+    return out
+
+
+def differences(losses, better, worse, seeds=None):
+    """Paired differences in percent; of the given seeds only, if any are."""
+    chosen = lambda by: {u: loss for u, loss in by.items() if seeds is None or u[0] in seeds}
+    return stats.relative_differences(chosen(losses.get(better, {})), chosen(losses.get(worse, {})))[1]
+
+
+# ---- Noise
+
+
+def noise(records):
+    """(model, metric, Interval of the difference, arguments) of every noise setting that has two pairs."""
+    out = []
+    models = dict.fromkeys(r["model"] for r in records if "noise" in r["uses"])
+    worse, better = design.NOISE_PAIR
+    for model in sorted(models):
+        shape = next(r["shape"] for r in records if r["model"] == model)
+        for metric in METRICS:
+            found = stats.interval(differences(losses_of(records, model, metric), better, worse))
+            if found and found.n > 1:
+                out.append((model, metric, found, shape))
+    return out
+
+
+def noise_section(records):
+    rows = [
+        [model, METRICS[metric], str(i.n), plain(i.sd, 3), with_interval(i), f"`{' '.join(shape)}`"]
+        for model, metric, i, shape in noise(records)
+    ]
+    if not rows:
+        return []
+    return [
+        Heading("Noise of a pair"),
+        Text(
+            "The standard deviation s of the paired differences ufp4 − e2m1-baseline, in percent of the loss, by setting "
+            f"and by measure. Command: `{RUN} run --design noise`."
+        ),
+        Table("Noise", ["setting", "loss of", "pairs", "s, %", "mean, % [95%]", "arguments"], rows, 2),
+    ]
+
+
+def onset(first):
+    """[(step, standard deviation, correlation with the last part)] of the paired differences of the training loss in the
+    first design: means of 15 steps, of which the last is `step`."""
+    worse, better = design.NOISE_PAIR
+    curves = {r: {} for r in (worse, better)}
+    for r in first:
+        if r["model"] == "nano-600" and r["recipe"] in curves:
+            curves[r["recipe"]][unit(r)] = r["log"]["train"]
+    units = sorted(set(curves[worse]) & set(curves[better]))
+    if len(units) < 3:
+        return []
+    steps = [step for step, _ in curves[worse][units[0]]]
+    a, b = ([[loss for _, loss in curves[r][u]] for u in units] for r in (better, worse))
+    d = 100 * (numpy.array(a) / numpy.array(b) - 1)
+    return [
+        (step, float(d[:, i].std(ddof=1)), float(numpy.corrcoef(d[:, i], d[:, -1])[0, 1]))
+        for i, step in enumerate(steps)
+        if step in (30, 60, 90, 120, 150, 180, 240, 300, 450, 600)
+    ]
+
+
+def onset_section(first):
+    rows = [[str(step), plain(sd, 2), plain(r, 2)] for step, sd, r in onset(first)]
+    if not rows:
+        return []
+    return [
+        Heading("Where the noise begins"),
+        Text(
+            "The paired differences ufp4 − e2m1-baseline of the training loss in the runs of the first design "
+            "(nano-600, 42 seeds): their standard deviation over the seeds at several steps, and their correlation with "
+            "the difference at the end. The deviation reaches its final size after 150 to 180 of 600 steps, in which the "
+            "loss falls fastest. From step 240 on, a seed mostly keeps its difference: the correlation is above 0.6. So "
+            "most of the noise of the first design begins in the first 240 steps, and a common start avoids this part."
+        ),
+        Table("Onset of the noise", ["step", "s, %", "correlation with step 600"], rows, 1),
+    ]
+
+
+# ---- Orderings
+
+
+def orderings(records, model="nano", pairs=None):
+    """[(claim, better, worse, Verdict)] after the looks whose seeds are complete for at least one ordering."""
+    chosen = [(c, b, w) for c, b, w in design.orderings(model) if pairs is None or (b, w) in pairs]
+    losses = losses_of(records, design.branch(model), design.METRIC)
+    by_look, seeds = [], set()
+    for look in range(len(design.SEEDS_AT_LOOKS)):
+        seeds |= set(design.seeds_of_look(look))
+        complete = lambda b, w: len(differences(losses, b, w, seeds)) == len(seeds)
+        if look and not any(complete(b, w) for _, b, w in chosen):
+            break
+        by_look.append([differences(losses, b, w, seeds) for _, b, w in chosen])
+    return [(*o, v) for o, v in zip(chosen, verdicts.looks(by_look))]
+
+
+def orderings_section(records, model):
+    rows, count = [], collections.Counter()
+    part, more = ("orderings", "") if model == "nano" else (f"orderings-{model}", f" --model {model}")
+    for claim, better, worse, v in orderings(records, model):
+        count[v.label] += 1
+        if v.label == "no data":
+            continue
+        rows.append(
+            [
+                f"{claim} (`{better}` < `{worse}`)",
+                LABELS[v.label],
+                str(v.difference.n),
+                with_interval(v.difference),
+                p_value(v.holm_difference),
+                p_value(v.holm_equivalent),
+                signed(claims.paper_difference(better, worse, model == "micro-moe")),
+            ]
+        )
+    if not rows:
+        return []
+    return [
+        Heading(f"Orderings, {model}"),
+        Text(
+            "The tests are those of the [plan](study_plan.md), which was written before the runs. Result: "
+            + ", ".join(f"{n} {label}" for label, n in sorted(count.items()))
+            + f". Command: `{RUN} run --design {part}`; of one ordering: `{RUN} ordering BETTER WORSE{more}`."
+        ),
+        Table(
+            f"Orderings, second design, {model}",
+            ["result of the paper", "here", "seeds", "difference, % [95%]", "p difference, Holm", "p equivalent, Holm"]
+            + [f"paper, {claims.models_beside(model == 'micro-moe')[0]}, %"],
+            rows,
+            2,
+        ),
+    ]
+
+
+# ---- Forks
+
+
+def fork_effects(records):
+    """recipe -> {trunk: [difference from bf16 in percent of each draw]} of the held-out loss."""
+    losses = losses_of(records, design.FORKS, design.METRIC)
+    reference = {u[0] // 1000: loss for u, loss in losses.get("bf16", {}).items()}
+    out = collections.defaultdict(lambda: collections.defaultdict(list))
+    for recipe, by in losses.items():
+        for (seed, *_), loss in sorted(by.items()):
+            if recipe != "bf16" and seed // 1000 in reference:
+                out[recipe][seed // 1000].append(100 * (loss / reference[seed // 1000] - 1))
+    return out
+
+
+def fork_differences(effects, better, worse):
+    """One value per trunk, the mean over its draws: the draws of a trunk are not independent seeds."""
+    a, b = effects.get(better, {}), effects.get(worse, {})
+    mean = lambda values: sum(values) / len(values)
+    return [mean(a[t]) - mean(b[t]) for t in sorted(set(a) & set(b))]
+
+
+def forks_section(records):
+    effects = fork_effects(records)
+    if not effects:
+        return []
+    rows = []
+    for recipe in sorted(effects, key=lambda r: sum(map(sum, effects[r].values())) / sum(map(len, effects[r].values()))):
+        by = effects[recipe]
+        within = [stats.interval(v).sd for v in by.values() if len(v) > 1]
+        spread = (sum(s * s for s in within) / len(within)) ** 0.5 if within else None
+        means = stats.interval([sum(v) / len(v) for v in by.values()])
+        rows.append([recipe, str(means.n), str(sum(map(len, by.values()))), with_interval(means), plain(spread, 3)])
+    chosen = design.orderings()
+    found = verdicts.decide([fork_differences(effects, b, w) for _, b, w in chosen], verdicts.LEVEL)
+    compared = [
+        [f"{c} (`{b}` < `{w}`)", LABELS[v.label], str(v.difference.n), with_interval(v.difference)]
+        + [p_value(v.holm_difference), p_value(v.holm_equivalent)]
+        for (c, b, w), v in zip(chosen, found)
+        if v.difference
+    ]
+    return [
+        Heading("Forks, nano"),
+        Text(
+            f"From a checkpoint of bf16 after {design.WARM} steps, {design.FORK_STEPS} steps under each recipe, in which the "
+            f"learning rate decays to zero, with {design.FORK_DRAWS} draws of random signs and bits. The effect is the "
+            "held-out loss above that of bf16 steps from the same checkpoint, in percent. Intervals are over checkpoints; "
+            f"s is the standard deviation of a draw at one checkpoint. Command: `{RUN} run --design forks`."
+        ),
+        Table("Forks", ["recipe", "checkpoints", "runs", "effect, % [95%]", "s of a draw, %"], rows),
+        Text("The orderings by these effects, paired by checkpoint; one look at level 0.05, Holm for 13."),
+        Table(
+            "Fork orderings",
+            ["result of the paper", "forks", "checkpoints", "difference, % [95%]", "p difference, Holm", "p equivalent, Holm"],
+            compared,
+            2,
+        ),
+    ]
+
+
+# ---- Gradients
+
+GEMMS = ("fprop", "dgrad", "wgrad", "all")
+MEASURES = ("gain", "bias", "variance", "cosine")
+LINEAR = ("qkv", "out", "gate_up", "down")
+
+
+def gradient_means(rows):
+    """{(recipe, gemm): {measure: Interval over trunks}} of the means over the linear layers."""
+    by = collections.defaultdict(list)
+    for r in rows:
+        if r["parameter"].rsplit(".", 1)[-1] in LINEAR:
+            by[r["recipe"], r["gemm"], r["seed"]].append(r)
+    means = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for (recipe, gemm, seed), some in by.items():
+        for name in MEASURES:
+            means[recipe, gemm][name][seed] = sum(r[name] for r in some) / len(some)
+        means[recipe, gemm]["error"][seed] = sum(r["bias"] + r["variance"] for r in some) / len(some)
+    return means
+
+
+def gradients_section(rows):
+    means = gradient_means(rows)
+    if not means:
+        return []
+    table = []
+    for recipe in design.GRADIENT_RECIPES:
+        for gemm in GEMMS:
+            found = means.get((recipe, gemm))
+            if found:
+                shown = [with_interval(stats.interval(list(found[m].values())), 4, False) for m in MEASURES]
+                table.append([recipe, gemm, str(len(found["gain"])), *shown])
+    return [
+        Heading("Errors of the gradients, nano"),
+        Text(
+            f"At a checkpoint of bf16 after {design.WARM} steps, for {design.BATCHES} batches, the gradient of every "
+            f"linear layer is computed exactly (binary32) and under a recipe with {design.DRAWS} draws of random signs "
+            "and random bits; in the GEMM of column 2, the others exact. gain: below 1 where the recipe shrinks the "
+            "gradient. bias, variance: squared, relative to the squared norm of the exact gradient. cosine: of one draw. "
+            "Values are means over layers and batches; brackets are a 95% interval over checkpoints. Command: "
+            f"`{RUN} run --design gradients`."
+        ),
+        Table("Gradients", ["recipe", "GEMM", "checkpoints", *MEASURES], table, 2),
+        *gradient_orderings(means),
+        *by_layer_section(rows),
+    ]
+
+
+def gradient_orderings(means):
+    """Which recipe of an ordering has the smaller squared error of the gradient, paired by checkpoint."""
+    rows, pairs = [], []
+    for claim, better, worse in design.orderings():
+        a, b = means.get((better, "all")), means.get((worse, "all"))
+        seeds = sorted(set(a["error"]) & set(b["error"])) if a and b else []
+        if len(seeds) > 1:
+            pairs.append((claim, better, worse, a["error"], b["error"], seeds))
+    found = [
+        stats.interval([100 * (a[s] - b[s]) / b[s] for s in seeds]) for _, _, _, a, b, seeds in pairs
+    ]
+    for (claim, better, worse, *_), i, holm in zip(pairs, found, stats.holm([i.p for i in found], len(claims.ORDERINGS))):
+        label = "undecided" if holm >= 0.05 else "confirmed" if i.mean < 0 else "reversed"
+        rows.append(
+            [f"{claim} (`{better}` < `{worse}`)", LABELS[label], str(i.n), with_interval(i, 2), p_value(holm)]
+        )
+    if not rows:
+        return []
+    return [
+        Heading("Orderings by the error of the gradient", 3),
+        Text(
+            "The squared relative error (bias + variance, all GEMMs under the recipe) of the first recipe against that of "
+            "the second, in percent of the latter; negative agrees with the paper's order. A smaller error of the "
+            "gradient need not be a smaller loss."
+        ),
+        Table("Gradient orderings", ["result of the paper", "gradient", "checkpoints", "difference, %", "p, Holm"], rows, 2),
+    ]
+
+
+def by_layer_section(rows):
+    by = collections.defaultdict(list)
+    for r in rows:
+        if r["gemm"] == "all":
+            by[r["recipe"], r["parameter"]].append(r)
+    parameters = [p for p in dict.fromkeys(r["parameter"] for r in rows) if p.rsplit(".", 1)[-1] in LINEAR]
+    table = [
+        [recipe, *(with_interval(stats.interval([r["gain"] for r in by[recipe, p]]), 3, False) for p in parameters)]
+        for recipe in design.GRADIENT_RECIPES
+        if by.get((recipe, parameters[0]))
+    ]
+    return [Table("Gain of the gradient by layer, all GEMMs", ["recipe", *parameters], table, folded=True)]
+
+
+def sections(records, gradients, first):
+    return [
+        Heading("Results"),
+        *onset_section(first),
+        *noise_section(records),
+        *(block for model in design.MODELS for block in orderings_section(records, model)),
+        *forks_section(records),
+        *gradients_section(gradients),
+    ]
