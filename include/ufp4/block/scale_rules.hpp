@@ -126,7 +126,7 @@ UFP4_HD constexpr float qmax_of(const format_spec& f, int g) {
 }
 /// The smallest of them, which no amax exceeds under the largest block scale.
 UFP4_HD constexpr float least_qmax(const format_spec& f) {
-  float least = f.grid.qmax;
+  float least = qmax_of(f, 0);
   for (int g = 1; g <= f.choice.count; ++g) least = qmax_of(f, g) < least ? qmax_of(f, g) : least;
   return least;
 }
