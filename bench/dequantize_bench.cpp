@@ -59,6 +59,8 @@ void add_all(const bench::settings& s) {
   add_format<e1m2_f32>(s, "e1m2_f32");
   add_format<nvfp4>(s, "nvfp4");
   add_format<mxfp4>(s, "mxfp4");
+  add_format<int8_f32>(s, "int8_f32");
+  add_format<mxint8>(s, "mxint8");
   add_alternative(s, "plain loop to float", "a table of 16 and a product",
                   [](const float* in, std::size_t n, float* out) {
                     plain::dequantize(reinterpret_cast<const std::uint8_t*>(in), in + n / 2, n, out);

@@ -168,6 +168,13 @@ product both_quantized(const std::string& name, accumulate mode) {
       name, mode, [](const size& s) { return bench::quantized_operand<F, 0>(s.m, s.k); },
       [](const size& s, std::size_t count) { return views<F>(s, count); });
 }
+/// Activations in a format of their own.
+template <class A, class F>
+product mixed(const std::string& name) {
+  return single<F>(
+      name, accumulate::fast, [](const size& s) { return bench::quantized_operand<A, 0>(s.m, s.k); },
+      [](const size& s, std::size_t count) { return views<F>(s, count); });
+}
 template <class F>
 product with_prepacked(const std::string& name, accumulate mode) {
   return single<F>(
@@ -247,6 +254,9 @@ std::vector<product> all_products() {
   found.push_back(weight_only<mxfp4, bf16>("bf16 x mxfp4 fast"));
   found.push_back(weight_only<e1m2_f32, bf16>("bf16 x e1m2_f32 fast"));
   found.push_back(weight_only<nvfp4, fp16>("fp16 x nvfp4 fast"));
+  found.push_back(mixed<int8_f32, nvfp4>("int8_f32 x nvfp4 fast"));
+  found.push_back(mixed<mxint8, mxfp4>("mxint8 x mxfp4 fast"));
+  found.push_back(mixed<mxint8, mxint8>("mxint8 x mxint8 fast"));
   found.push_back(weight_only_prepacked<nvfp4>("bf16 x nvfp4 prepacked fast"));
   return found;
 }

@@ -37,7 +37,7 @@ void add_rows(const bench::settings& s, const std::string& name, reading how, co
     const auto [rows, cols] = bench::shape_for(p.bytes / sizeof(T));
     const auto x = bench::plain_matrix<T>(rows, cols);
     const auto read = how.transposed ? transpose(x) : x;
-    const auto codes = bench::output_span<std::uint8_t>(rows * cols / 2);
+    const auto codes = bench::output_span<std::uint8_t>(bench::code_bytes<F>(rows, cols));
     const auto scales = bench::output_span<typename F::scale_type>(rows * cols / F::block_size);
     const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
     return [=] { quantize_into<F>(ctx, read, codes, scales, policies...); };
@@ -74,6 +74,8 @@ void add_all(const bench::settings& s) {
   add_format<e1m2_f32>(s, "e1m2_f32");
   add_format<nvfp4>(s, "nvfp4");
   add_format<mxfp4>(s, "mxfp4");
+  add_format<int8_f32>(s, "int8_f32");
+  add_format<mxint8>(s, "mxint8");
   add_alternative(
       s, "plain loop to 4 bits", "one level, binary32 scales, reciprocal",
       [](const float* x, std::size_t n, unsigned char* out, float* scales) { plain::quantize(x, n, out, scales); });

@@ -11,7 +11,7 @@
 # | cortex-a53   | preset aarch64-qemu  | neon         | kernels                                                  |
 set(ufp4_emulated_products "^cpu/(dispatch|.*gemm)")
 set(ufp4_emulated_kernels "^cpu/(dispatch|.*gemm|.*kernels)")
-set(ufp4_emulated_operations "^(explain|gemm_(exact|plain|prepacked|grouped|bias|range)|hadamard|dequantize|quantize_transform)_test")
+set(ufp4_emulated_operations "^(explain|gemm_(exact|plain|prepacked|grouped|bias|range|wide)|hadamard|dequantize|quantize_transform)_test")
 
 set(ufp4_processors "")
 if(CMAKE_CROSSCOMPILING)

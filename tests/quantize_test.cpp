@@ -21,11 +21,14 @@ using shortest = block_format<fp4<E2M1>, float, 2>;
 using longest = block_format<fp4<E3M0>, e8m0, 256>;
 using nf4_f32 = block_format<nf4, float, 64>;
 using nf4_two_level = block_format<nf4, e4m3, 16, float>;
+using int8_two_level = block_format<ufp4::int8, e4m3, 16, float>;
+using int8_shortest = block_format<ufp4::int8, float, 2>;
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("user-defined formats give the model's bits at every tail", "", bf16_scaled, e4m3_scaled,
-                   ue5m3_scaled, ue5m3_two_level, shortest, longest, nf4_f32, nf4_two_level) {
+                   ue5m3_scaled, ue5m3_two_level, shortest, longest, nf4_f32, nf4_two_level, int8_f32, mxint8,
+                   int8_two_level, int8_shortest) {
   support::check_tails<TestType, float>();
 }
 
@@ -35,11 +38,12 @@ using square_nvfp4 = block_format<fp4<E2M1>, e4m3, square(16), float>;
 using square_mx = block_format<fp4<E1M2>, e8m0, square(32)>;
 using square_nf4 = block_format<nf4, float, square(4)>;
 using largest_square = block_format<int4, bf16, square(64)>;
+using square_int8 = block_format<int8q6, e8m0, square(32)>;
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("square blocks give the model's bits at every ragged edge", "", square_nvfp4, square_mx, square_nf4,
-                   largest_square) {
+                   largest_square, square_int8) {
   INFO(support::seed_note());
   support::hostile source(support::seed(2));
   const std::size_t edge = TestType::block_size, most = 2 * edge + 1,

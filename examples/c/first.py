@@ -18,7 +18,7 @@ class Transform(c.Structure):
 
 class Format(c.Structure):
     _fields_ = [("values", c.c_float * 16), ("scale", c.c_int32), ("block_rows", c.c_int32),
-                ("block_cols", c.c_int32), ("has_tensor_scale", c.c_int32)]
+                ("block_cols", c.c_int32), ("has_tensor_scale", c.c_int32), ("element", c.c_int32)]
 
 
 class Quantized(c.Structure):

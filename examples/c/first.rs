@@ -33,6 +33,7 @@ struct Format {
     block_rows: i32,
     block_cols: i32,
     has_tensor_scale: i32,
+    element: i32,
 }
 
 #[repr(C)]

@@ -13,7 +13,7 @@
 #include <tbb/parallel_for.h>
 #include <algorithm>
 #include <execution>
-#include <ranges>
+#include <numeric>
 #endif
 
 using namespace ufp4;
@@ -45,7 +45,8 @@ struct tbb_executor {
 // the standard library's parallel algorithms
 struct standard_executor {
   void operator()(std::size_t n, task_ref task) const {
-    const auto indices = std::views::iota(std::size_t{0}, n);
+    std::vector<std::size_t> indices(n);  // over std::views::iota libstdc++ runs the tasks one after the other
+    std::iota(indices.begin(), indices.end(), std::size_t{0});
     std::for_each(std::execution::par, indices.begin(), indices.end(), task);
   }
 };

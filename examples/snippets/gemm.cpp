@@ -42,6 +42,10 @@ int main() {
   std::vector<float> bias(N, 1.0f);
   quantized_gemm(qx, qw, y, {.bias = bias});  // one number for each column of C
 
+  auto activations = quantize<int8_f32>(x);  // 8-bit integers in blocks of 16, float scales
+  auto weights4 = quantize<nvfp4>(w);
+  quantized_gemm(activations, weights4, y);  // the kernel of 4-bit activations: integer products, exact in each block
+
   auto packed = prepack(qw);      // once
   quantized_gemm(qx, packed, y);  // the same bits
   quantized_gemm(qx, qw, z);

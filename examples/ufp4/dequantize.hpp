@@ -8,22 +8,26 @@
 #include "../common/arguments.hpp"
 #include "conversion_run.hpp"
 #include "dequantize_file.hpp"
+#include "dequantize_model.hpp"
 #include "output_path.hpp"
 
 namespace tool {
 
 inline constexpr const char* dequantize_help =
-    R"(ufp4 dequantize - quantized weights of a file as plain numbers.
+    R"(ufp4 dequantize - quantized weights of a file, or of a model, as plain numbers.
 
 usage: ufp4 dequantize FILE [OPTION]... -o OUT
 
 FILE is .safetensors, with weights in the layouts of compressed-tensors, Model Optimizer, torchao, GPT-OSS or ufp4, of
 type F4, or of AWQ and GPTQ in 4 bits; or .gguf with MXFP4, NVFP4, Q4_0, Q4_1, Q4_K and IQ4_NL. Names, types and
-metadata tell which tensors are weights and in which format. A Hadamard transform that FILE records is undone. OUT ends in .safetensors or .gguf, which also get everything else of FILE, or in
-.npy for one weight. ggml's blocks that are not dequantized (other types, weights that are not chosen) need .gguf:
-.safetensors has no type for them. FILE and any weight in it may be larger than memory. An existing
-OUT is replaced when the new one is complete, and keeps its permissions. Configuration beside FILE (config.json,
-hf_quant_config.json, the index.json of a model in several files) is neither read nor written.
+metadata tell which tensors are weights and in which format. A Hadamard transform that FILE records is undone. OUT ends
+in .safetensors or .gguf, which also get everything else of FILE, or in .npy for one weight. ggml's blocks that are not
+dequantized (other types, weights that are not chosen) need .gguf: .safetensors has no type for them. FILE and any
+weight in it may be larger than memory, but one of AWQ or GPTQ. An existing OUT is replaced when the new one is
+complete, and keeps its permissions. Configuration beside FILE (config.json, hf_quant_config.json, the index.json of a
+model in several files) is not written.
+
+FILE may be the folder of a model, as for `ufp4 quantize`; config.json of OUT has no quantization_config.
 
   -o, --output OUT
   --to TYPE           f32 (default; exact), bf16 or f16, rounded to nearest; values beyond f16's range become infinities
@@ -39,9 +43,11 @@ hf_quant_config.json, the index.json of a model in several files) is neither rea
 examples
   ufp4 dequantize model-nvfp4.safetensors --to bf16 -o model.safetensors
   ufp4 dequantize model.gguf --to f16 -o model-f16.gguf
+  ufp4 dequantize Model-8B-AWQ --to bf16 -o Model-8B
   ufp4 dequantize model.gguf --tensor blk.0.ffn_up.weight -o up.npy
 
-exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage; 130 interrupted, OUT is unchanged
+exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage; 130 interrupted, OUT is
+unchanged, or a folder that the same command completes
 )";
 
 namespace detail {
@@ -66,7 +72,7 @@ inline conversion_command<dequantize_request> parse_dequantize(common::arguments
       take_common(word, rest, c.request.ctx, c);
   }
   check_input_and_output(c.input, c.request.output, c.json);
-  check_ending(c.request.output, {".safetensors", ".gguf", ".npy"});
+  if (!is_folder(c.input)) check_ending(c.request.output, {".safetensors", ".gguf", ".npy"});
   return c;
 }
 
@@ -74,6 +80,7 @@ inline conversion_command<dequantize_request> parse_dequantize(common::arguments
 
 inline int dequantize(common::arguments& rest, std::ostream& out, std::ostream& err) {
   auto c = detail::parse_dequantize(rest);
+  if (is_folder(c.input)) return run_model(c, dequantize_method(), out, err);
   return run_conversion(c, out, err,
                         [](tensor_input& in, const auto& request) { return dequantize_file(in, request); });
 }

@@ -11,12 +11,13 @@
 #include "format_list.hpp"
 #include "output_path.hpp"
 #include "quantize_file.hpp"
+#include "quantize_model.hpp"
 #include "random_transform.hpp"
 
 namespace tool {
 
 inline constexpr const char* quantize_help =
-    R"(ufp4 quantize - the matrices of a file in 4 bits.
+    R"(ufp4 quantize - the matrices of a file, or of a model, in 4 bits.
 
 usage: ufp4 quantize FILE -f FORMAT [OPTION]... -o OUT
 
@@ -33,21 +34,26 @@ hf_quant_config.json, the index.json of a model in several files) is neither rea
 replaced when the new one is complete, and keeps its permissions. The SQNR of the table compares the input with the
 dequantized output, the transform undone.
 
+FILE may be the folder of a model: then OUT is a folder, which must be new, empty or the output of the same command.
+Every .safetensors file that the model's index.json names is converted, or every one if there is no index. The index and
+the quantization_config of config.json are written again; other files are copied, but for other weights and folders.
+After an interruption, also by SIGKILL, the same command continues: OUT/ufp4_conversion.json has what is complete.
+
   -f, --format FORMAT     as `ufp4 formats` lists them
   -o, --output OUT
   --tensor PATTERN        quantize only tensors of these names; may be repeated. * is any text, ? any character. It is
                           an error if no tensor has such a name, or none of them can be quantized
   --skip PATTERN          copy tensors of these names; may be repeated. A note is printed if no tensor has such a name
-  --axis [PATTERN=]N      quantize tensors of such names along dimension N, counted from 0; without PATTERN all tensors of
-                          three or more dimensions; may be repeated, the last that matches counts (default: the last
-                          dimension)
+  --axis [PATTERN=]N      quantize tensors of such names along dimension N, counted from 0; without PATTERN all tensors
+                          of three or more dimensions; may be repeated, the last that matches counts (default: the
+                          last dimension)
   --rht N                 a random Hadamard transform of 16, 32, 64, 128 or 256 columns first; 0: none (default)
   --rounding HOW          nearest (default) or stochastic
   --seed S                of the transform's signs and of stochastic rounding (default 0)
-  --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors, modelopt or f4 (nvfp4
-                          and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which represents
-                          everything. Default: compressed_tensors if it can represent every weight of FILE, else ufp4;
-                          give the layout for a model in several files, so that all get the same
+  --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors, modelopt or f4
+                          (nvfp4 and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which
+                          represents everything. Default: compressed_tensors if it can represent every weight of FILE,
+                          else ufp4; a folder gets one layout for all files
   --dry-run               print the sizes and write nothing
   --threads N             0: all cores (default)
   --json [JSON]           the report as JSON, into a file; without JSON, or with -, on standard output instead of
@@ -57,8 +63,10 @@ examples
   ufp4 quantize model.safetensors -f nvfp4 --skip 'lm_head.*' --skip '*embed*' -o model-nvfp4.safetensors
   ufp4 quantize model.safetensors -f e1m2_f32 --rht 16 --seed 7 -o model-ufp4.safetensors
   ufp4 quantize weights.npy -f mxfp4 -o weights.gguf
+  ufp4 quantize Model-8B -f nvfp4 --skip lm_head.weight --skip '*embed*' -o Model-8B-NVFP4
 
-exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage; 130 interrupted, OUT is unchanged
+exit status: 0 done; 1 FILE cannot be read or OUT cannot be written; 2 wrong usage; 130 interrupted, OUT is
+unchanged, or a folder that the same command completes
 )";
 
 namespace detail {
@@ -101,7 +109,7 @@ inline conversion_command<quantize_request> parse_quantize(common::arguments& re
       take_common(word, rest, request.with.ctx, c);
   }
   check_input_and_output(c.input, request.output, c.json);
-  check_ending(request.output, {".safetensors", ".gguf"});
+  if (!is_folder(c.input)) check_ending(request.output, {".safetensors", ".gguf"});
   if (request.format.empty()) throw common::usage_error("-f FORMAT is needed; there are " + ufp4::preset_names());
   request.spec = format_named(request.format).spec;
   request.with.transform = random_transform(rht, request.seed);
@@ -113,6 +121,7 @@ inline conversion_command<quantize_request> parse_quantize(common::arguments& re
 
 inline int quantize(common::arguments& rest, std::ostream& out, std::ostream& err) {
   auto c = detail::parse_quantize(rest);
+  if (is_folder(c.input)) return run_model(c, quantize_method(), out, err);
   return run_conversion(c, out, err, [](tensor_input& in, const auto& request) { return quantize_file(in, request); });
 }
 

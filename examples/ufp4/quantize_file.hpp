@@ -1,6 +1,6 @@
 // ufp4 - a file of tensors becomes a file of quantized weights, in chunks of rows.
 // SPDX-License-Identifier: Apache-2.0
-/// | quantized | tensors of F32, F16 and BF16 of two or more dimensions, along the last or --axis, if that has a block |
+/// | quantized | tensors of F32, F16 and BF16 of two or more dimensions whose last, or that of --axis, has a block    |
 /// | copied    | everything else, and what the patterns leave out, unchanged                                          |
 /// | memory    | a chunk of rows with its intermediate results; the header                                            |
 /// | bits      | of ufp4::quantize on the whole matrix, or on each slice (matrix_rows) of three or more dimensions;   |
@@ -115,16 +115,17 @@ class safetensors_output {
     const auto height = static_cast<std::size_t>(request_.spec.block.rows);
     const std::size_t slice =
         p.stored.size() < 3 ? static_cast<std::size_t>(p.rows()) : static_cast<std::size_t>(p.rows() / p.stored[0]);
-    return quantize_rows(
-        file, *p.from, p.axis, request_.spec, settings_of(request_, at), progress,
-        [&](std::size_t first, const ufp4::any_quantized_view& q) {
-          const std::size_t strip = q.scale_bytes().size() / ufp4::detail::scale_rows(q.rows(), q.spec().block);
-          out_.write(numbers.codes, std::uint64_t{first} * q.padded_cols() / 2, q.codes().data(), q.codes().size());
-          out_.write(numbers.scales, std::uint64_t{first / height} * strip, q.scale_bytes().data(),
-                     q.scale_bytes().size());
-          if (q.spec().has_tensor_scale() && first % slice == 0)
-            write_tensor_scale(numbers, file, *p.from, first / slice, q.tensor_scale());
-        });
+    return quantize_rows(file, *p.from, p.axis, request_.spec, settings_of(request_, at), progress,
+                         [&](std::size_t first, const ufp4::any_quantized_view& q) {
+                           const std::size_t strip =
+                               q.scale_bytes().size() / ufp4::detail::scale_rows(q.rows(), q.spec().block);
+                           out_.write(numbers.codes, ufp4::detail::code_bytes(q.spec(), first * q.padded_cols()),
+                                      q.codes().data(), q.codes().size());
+                           out_.write(numbers.scales, std::uint64_t{first / height} * strip, q.scale_bytes().data(),
+                                      q.scale_bytes().size());
+                           if (q.spec().has_tensor_scale() && first % slice == 0)
+                             write_tensor_scale(numbers, file, *p.from, first / slice, q.tensor_scale());
+                         });
   }
 
  private:

@@ -120,7 +120,7 @@ report measure(const cpu::context& ctx, const format_spec& format, const matrix_
                               [&](std::size_t i, const auto& options) {
                                 detail::add_piece(ctx, format, ufp4::detail::source_of(x[i]), options, all);
                               });
-  return all.result(format.grid);
+  return all.result(format);
 }
 template <class T, class... Policies>
 report measure(const format_spec& format, const matrix_batch<T>& x, batch_amax which, const Policies&... policies) {

@@ -14,18 +14,39 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
+/// What the codes of an element of one byte mean, as data for kernels; `none`: elements have 4 bits. A closed set,
+/// because every kernel handles each.
+enum class wide_element : std::uint8_t { none, int8 };
+
+/// An element of one byte: T::wide names its codes, T::unit() is the power of two that its values are multiples of.
+/// Conversion from float rounds to nearest and saturates (numerics 1); max() is the largest magnitude that it gives.
+template <class T>
+concept wide_element_format = std::is_trivially_copyable_v<T> && sizeof(T) == 1 && std::is_constructible_v<T, float> &&
+                              requires(T element, std::uint8_t bits) {
+                                { T::from_bits(bits) } -> std::same_as<T>;
+                                { element.bits() } -> std::same_as<std::uint8_t>;
+                                { static_cast<float>(element) } -> std::same_as<float>;
+                                { (T::max)() } -> std::same_as<float>;
+                                { T::wide } -> std::convertible_to<wide_element>;
+                                { T::unit() } -> std::same_as<float>;
+                              };
+
 /// Sixteen values with their codes. Conversion from float rounds to nearest and saturates (numerics 1); max() is
 /// the largest magnitude that it gives. exact_products is true if every product of two values, and every sum of up to
 /// 256 products, is a binary32 number (then the dot product of two blocks is exact in any order).
 template <class T>
-concept element_format = std::is_trivially_copyable_v<T> && sizeof(T) == 1 && std::is_constructible_v<T, float> &&
-                         requires(T element, std::uint8_t bits) {
+concept element_format = !wide_element_format<T> && std::is_trivially_copyable_v<T> && sizeof(T) == 1 &&
+                         std::is_constructible_v<T, float> && requires(T element, std::uint8_t bits) {
                            { T::from_bits(bits) } -> std::same_as<T>;
                            { element.bits() } -> std::same_as<std::uint8_t>;
                            { static_cast<float>(element) } -> std::same_as<float>;
                            { (T::max)() } -> std::same_as<float>;
                            { T::exact_products } -> std::convertible_to<bool>;
                          };
+
+/// Any element type of a block format.
+template <class T>
+concept any_element_format = element_format<T> || wide_element_format<T>;
 
 /// A type of block scales as data, for kernels. The set is closed, because every kernel handles each type.
 enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0, e6m2 };

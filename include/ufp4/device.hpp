@@ -17,6 +17,7 @@
 #include <ufp4/block/presets.hpp>
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>
+#include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
 #include <ufp4/format/table_element.hpp>
 #include <ufp4/hadamard/transform.hpp>

@@ -8,7 +8,7 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 inline void add_ranges(group_ranges& all, const quantized_source& q, std::size_t entry) {
   const std::size_t rows = q.interleaved ? prepacked_layout::filled_rows(q.rows) : q.rows;
-  add_range(all, q.codes, rows * q.padded_cols / 2, entry);
+  add_range(all, q.codes, code_bytes(q.format, rows * q.padded_cols), entry);
   add_range(all, q.scales,
             q.interleaved ? q.layout().scale_bytes(q.rows, q.strip())
                           : scale_rows(q.rows, q.format.block) * q.strip().bytes(),

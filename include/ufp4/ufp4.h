@@ -61,9 +61,15 @@ enum {
   UFP4_SCALE_E8M0 = 4    ///< powers of two, as the MX formats have
 };
 
+/// What the codes of a format are.
+enum {
+  UFP4_ELEMENT_4_BITS = 0,  ///< two codes a byte, sixteen values
+  UFP4_ELEMENT_INT8 = 1     ///< one code a byte: two's complement, -127 to 127 times a unit
+};
+
 /// The orders of codes and scales in memory.
 enum {
-  UFP4_CANONICAL = 0,  ///< by rows; two codes a byte, the even column in the low half
+  UFP4_CANONICAL = 0,  ///< by rows; two codes of 4 bits a byte, the even column in the low half
   UFP4_PREPACKED = 1   ///< the order in which the kernels read the right operand of a product
 };
 
@@ -117,12 +123,13 @@ typedef struct ufp4_transform {
 
 /// A block format. ufp4_preset fills it; a program may change any member, unless has_tensor_scale is above 1.
 typedef struct ufp4_format {
-  float values[16];          ///< the number that each code means; one is zero, all are finite
+  float values[16];          ///< the number that each code means; one is zero, all are finite. Of INT8: of codes 0 to 15
   int32_t scale;             ///< UFP4_SCALE_F32 to UFP4_SCALE_E8M0
   int32_t block_rows;        ///< 1, or the height of a block; a power of two up to 128
   int32_t block_cols;        ///< elements along the contraction axis; a power of two from 2 to 256
   int32_t has_tensor_scale;  ///< 1 for a binary32 scale of the whole matrix besides; else 0. ufp4_preset stores a
                              ///< larger number in formats that the other members do not describe completely
+  int32_t element;           ///< UFP4_ELEMENT_4_BITS, or UFP4_ELEMENT_INT8, which is not prepacked
 } ufp4_format;
 
 /// A quantized matrix in memory of the caller. ufp4_quantized_init fills all but the two addresses.
@@ -207,13 +214,13 @@ typedef struct ufp4_recipe {
 typedef struct ufp4_report {
   double attenuation;           ///< sum(x q) / sum(x x): below 1 if rounding shrinks values; NaN if x is zero
   double sqnr_db;               ///< 10 log10(sum x^2 / sum (q - x)^2)
-  double bucket_utilization;    ///< 2^entropy of the values in use, divided by the number of values
+  double bucket_utilization;    ///< 2^entropy of the values in use, divided by their number; NaN for UFP4_ELEMENT_INT8
   double scale_underflow_rate;  ///< share of blocks with amax > 0 whose scale became 0
   double saturation_rate;       ///< share of elements beyond the largest value
   uint64_t nonfinite_blocks;    ///< blocks with a NaN or an infinity
   uint64_t elements;            ///< elements that were measured
   uint64_t blocks;              ///< blocks, padding included
-  uint64_t histogram[16];       ///< elements by code
+  uint64_t histogram[16];       ///< elements by code; zeros for UFP4_ELEMENT_INT8
 } ufp4_report;
 
 /// UFP4_ABI_VERSION of the library.
@@ -223,11 +230,11 @@ UFP4_C_API const char* ufp4_version(void);
 /// The message of the last call of this thread that failed; "" if none has. Valid until the next failure.
 UFP4_C_API const char* ufp4_error_message(void);
 
-/// The number of preset formats.
+/// The number of preset formats of 4 bits.
 UFP4_C_API size_t ufp4_preset_count(void);
 /// The name of preset i; NULL if there is none.
 UFP4_C_API const char* ufp4_preset_name(size_t i);
-/// The format of that name; an unknown name is an error that lists all.
+/// The format of that name, also int8_f32 and mxint8; an unknown name is an error that lists all.
 UFP4_C_API int32_t ufp4_preset(const char* name, ufp4_format* format);
 
 /// The number of recipes.

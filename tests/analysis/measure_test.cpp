@@ -39,7 +39,7 @@ analysis::report summed(const model::format& f, const std::vector<float>& x, std
                    d = static_cast<double>(r.decoded[i * r.padded + k]);
       const std::uint8_t code = r.codes[i * r.padded + k];
       xx += v * v, xq += v * d, ee += (d - v) * (d - v);
-      ++want.histogram[code];
+      if (f.g.bits == 4) ++want.histogram[code];
       ++used[f.g.value[code]];  // -0.0f and 0.0f are one key
       ++want.elements;
     }
@@ -51,7 +51,7 @@ analysis::report summed(const model::format& f, const std::vector<float>& x, std
     const double p = count / static_cast<double>(want.elements);
     entropy -= p * std::log2(p);
   }
-  want.bucket_utilization = std::exp2(entropy) / static_cast<double>(f.g.ascending.size());
+  want.bucket_utilization = f.g.bits == 4 ? std::exp2(entropy) / static_cast<double>(f.g.ascending.size()) : NAN;
   want.saturation_rate = static_cast<double>(r.saturated) / static_cast<double>(want.elements);
   want.scale_underflow_rate = static_cast<double>(r.underflowed_scales) / static_cast<double>(want.blocks);
   want.nonfinite_blocks = r.nonfinite_blocks;
@@ -138,6 +138,7 @@ TEST_CASE("every tier sums to the bits of the portable one", "[analysis]") {
   SECTION("the largest squares") { check_tiers<block_format<ufp4::int4, float, square(64)>, float>(); }
   SECTION("the shortest blocks") { check_tiers<block_format<fp4<E1M2>, float, 2>, float>(); }
   SECTION("NF4, a NaN") { check_tiers<block_format<nf4, float, 16>, float>(false, true); }
+  SECTION("int8_f32") { check_tiers<int8_f32, float>(); }
   SECTION("e2m1_f32, columns along memory") { check_tiers<e2m1_f32, float>(true); }
 }
 
@@ -149,6 +150,8 @@ TEST_CASE("measure is the sums of numerics 8 over transformed values and their c
   SECTION("mxint4") { check<mxint4>(); }
   SECTION("squares, a ragged last strip") { check<block_format<fp4<E2M1>, e4m3, square(16), float>>(); }
   SECTION("NF4") { check<block_format<nf4, float, 16>>(); }
+  SECTION("int8_f32, without a histogram") { check<int8_f32>(); }
+  SECTION("mxint8, without a histogram") { check<mxint8>(); }
 }
 
 TEST_CASE("measure takes rules and tensor_amax, and counts into a report", "[analysis]") {

@@ -91,6 +91,39 @@ TEST_CASE("every preset has a name, and its values are those of the C++ format",
   REQUIRE((ufp4_preset_count() == i && ufp4_preset_name(i) == nullptr));
 }
 
+TEST_CASE("formats of one byte are known by name, quantize and multiply, and are not prepacked", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(21, rows, cols), w = random_matrix(22, 24, cols);
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w);
+  for_each_wide_preset([&](auto row) {
+    CAPTURE(row.name);
+    ufp4_format f;
+    REQUIRE(ufp4_preset(row.name, &f) == UFP4_OK);
+    REQUIRE(f.element == UFP4_ELEMENT_INT8);
+    for (std::size_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == static_cast<float>(c) * row.spec.grid.unit);
+    const char* weights = row.spec.block.cols == 16 ? "nvfp4" : "mxfp4";
+    owned a(row.name, rows, cols), b(weights, 24, cols);
+    REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &a) == UFP4_OK);
+    REQUIRE(ufp4_quantize(nullptr, &wm, nullptr, &b) == UFP4_OK);
+    const any_quantized qx = quantize(row.spec, x), qw = quantize(preset(weights), w);
+    REQUIRE(same_content(a, qx));
+    matrix<float> c(rows, 24), d(rows, 24);
+    quantized_gemm(qx, qw, d);
+    const ufp4_matrix cm = c_matrix(c);
+    REQUIRE(ufp4_gemm(nullptr, &a, &b, &cm, nullptr) == UFP4_OK);
+    REQUIRE(same_bits(c, d));
+    ufp4_quantized packed;
+    REQUIRE(message_of(ufp4_prepacked_init(&f, rows, cols, nullptr, &packed)).find("elements of one byte") !=
+            std::string::npos);
+    f.values[3] = 7;
+    REQUIRE(message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &packed)) ==
+            "ufp4_quantized_init: format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1]");
+    f.element = 2;
+    REQUIRE(message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &packed)).find("format.element") !=
+            std::string::npos);
+  });
+}
+
 TEST_CASE("ufp4_quantize, ufp4_dequantize and ufp4_prepack give the bits of the C++ operations", "[c]") {
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(1, rows, cols);

@@ -6,6 +6,7 @@
 
 #include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/device_policies.hpp>
+#include <ufp4/gpu/matrix.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
 #include <ufp4/hip/wmma.hpp>
 
@@ -54,6 +55,14 @@ void amax_without_tensor_scale(const float* amax) {
   (void)gpu::detail::collect_for<e1m2_f32>(gpu::tensor_amax_at{amax});
 #else
   (void)gpu::detail::collect_for<nvfp4>(gpu::tensor_amax_at{amax});
+#endif
+}
+
+void elements_of_one_byte() {  // error: formats with elements of one byte (int8_f32, mxint8) run on the CPU only
+#if defined(MISTAKE)
+  (void)gpu::quantized_view<int8_f32>{};
+#else
+  (void)gpu::quantized_view<nvfp4>{};
 #endif
 }
 

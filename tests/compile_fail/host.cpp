@@ -69,6 +69,24 @@ void element_without_a_zero() {                     // error: an element format 
   (void)grid_of<shifted<pick<15, 16>(), false>>();  // -7.5, -6.5, ..., 7.5
 }
 
+/// A user-defined element of one byte with that largest magnitude.
+template <int Most>
+struct of_one_byte {
+  static constexpr wide_element wide = wide_element::int8;
+  of_one_byte() = default;
+  constexpr explicit of_one_byte(float v) : code(ufp4::int8(v).bits()) {}
+  static constexpr of_one_byte from_bits(std::uint8_t bits) { return of_one_byte(static_cast<float>(bits)); }
+  constexpr std::uint8_t bits() const { return code; }
+  constexpr explicit operator float() const { return static_cast<float>(ufp4::int8::from_bits(code)); }
+  static constexpr float unit() { return 1; }
+  static constexpr float max() { return Most; }
+  std::uint8_t code;
+};
+
+void wide_element_with_another_maximum() {  // error: an element of one byte has the largest magnitude of its kind
+  (void)grid_of<of_one_byte<pick<100, 127>()>>();
+}
+
 // error: exact_products: the values are not small integers times a power of two; set it to false
 void products_that_are_not_exact() {
   (void)grid_of<shifted<16, pick<1, 0>() == 1, 1000>>();  // the last value is 7000

@@ -39,6 +39,13 @@ echo "the package made for Debug serves the default profile's Release"
 works kernels "$create -s build_type=Debug -o 'ufp4/*:kernels=True'"
 echo "conan create with kernels=True, and the test package linked ufp4::kernels"
 
+# A release in the layout of ConanCenter, with an archive in place of the one to download.
+works archive 'mkdir release && cp -r ufp4 release/ufp4-0 && tar -C release -czf release.tar.gz ufp4-0'
+works center 'python3 ufp4/cmake/packaging/conan_center.py release.tar.gz "file://$PWD/release.tar.gz" index'
+version=$(sed -n 's/^  "\(.*\)":$/\1/p' index/recipes/ufp4/config.yml)
+works center_create 'conan create index/recipes/ufp4/all "--version=$version" -s compiler.cppstd=20 -s build_type=Debug --user=center'
+echo "conan create of the recipe for ConanCenter, and its test package ran"
+
 works version 'conan export ufp4 --version=0.1.77 && conan list ufp4/0.1.77 --format=compact'
 grep -q 'ufp4/0\.1\.77#' version.log || { cat version.log; exit 1; }
 echo "--version is taken"

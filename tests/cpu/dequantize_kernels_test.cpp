@@ -42,7 +42,7 @@ struct random_quantized {
         cols(c),
         padded((c + length - 1) / length * length),
         tensor_scale(t),
-        codes(r * padded / 2, 1),
+        codes(ufp4::detail::code_bytes(spec_of<F>, r * padded), 1),
         scales((r + height - 1) / height * (padded / length), 1) {
     std::mt19937_64 gen{seed};
     for (auto& byte : codes) byte = static_cast<std::uint8_t>(gen());
@@ -106,11 +106,12 @@ void compare_widths() {
 
 using e3m0_ue5m3 = block_format<fp4<E3M0>, ue5m3, 16>;
 using nf4_bf16 = block_format<nf4, bf16, 64>;
+using int8_e4m3 = block_format<ufp4::int8, e4m3, 64, float>;
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("every tier decodes rows of every width as the scalar kernel does", "[cpu]", e1m2_f32, int4_f32,
-                   nvfp4, mxfp4, e3m0_ue5m3, nf4_bf16) {
+                   nvfp4, mxfp4, e3m0_ue5m3, nf4_bf16, int8_f32, mxint8, int8_e4m3) {
   compare_widths<TestType>();
 }
 

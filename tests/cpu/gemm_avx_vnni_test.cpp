@@ -69,6 +69,16 @@ TEST_CASE("vpdpbusd on eight columns gives the scalar bits for every grid, scale
   check_shapes<block_format<fp4<E3M0>, float, 256>, block_format<fp4<E2M1>, e4m3, 256>>(gen, 300);
 }
 
+TEST_CASE("vpdpbusd gives the scalar bits for elements of one byte on either side", "[avx_vnni]") {
+  if (!runs_here()) return support::skip(no_avx512);
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(2)};
+  check_shapes<int8_f32, nvfp4>(gen, 90);
+  check_shapes<mxint8, mxfp4>(gen, 1100);
+  check_shapes<nvfp4, int8_f32>(gen, 90);
+  check_shapes<mxint8, mxint8>(gen, 300);
+}
+
 TEST_CASE("sums beyond 16 bits, which AVX2 rejects, are exact", "[avx_vnni]") {
   if (!runs_here()) return support::skip(no_avx512);
   auto a = quantized_matrix<block_format<fp4<E3M0>, float, 256>>(4, 256);

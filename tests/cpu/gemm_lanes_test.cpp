@@ -57,6 +57,7 @@ struct vanishing {
 struct named_grid {
   const char* name;
   grid4 grid;
+  wide_element wide = wide_element::none;
 };
 const named_grid grids[] = {{"e2m1", grid_of<fp4<E2M1>>()},
                             {"e1m2", grid_of<fp4<E1M2>>()},
@@ -70,10 +71,12 @@ const named_grid grids[] = {{"e2m1", grid_of<fp4<E2M1>>()},
                             {"up to 181", grid_of<table_element<to_181>>()},
                             {"lopsided", grid_of<table_element<lopsided>>()},
                             {"tiny", grid_of<table_element<tiny>>()},
-                            {"vanishing", grid_of<table_element<vanishing>>()}};
-const grid4& grid_named(const std::string& name) {
+                            {"vanishing", grid_of<table_element<vanishing>>()},
+                            {"int8", grid_of<ufp4::int8>(), wide_element::int8},
+                            {"int8q6", grid_of<int8q6>(), wide_element::int8}};
+const named_grid& grid_named(const std::string& name) {
   for (const named_grid& g : grids)
-    if (g.name == name) return g.grid;
+    if (g.name == name) return g;
   throw std::invalid_argument(name);
 }
 
@@ -92,11 +95,11 @@ struct quantized_side {
   std::size_t rows, padded;
   support::guarded<std::uint8_t> codes, scales;
 
-  quantized_side(const grid4& grid, scale_kind kind, block_shape block, std::size_t rows_, std::size_t padded_)
-      : format{grid, kind, block, false},
+  quantized_side(const named_grid& of, scale_kind kind, block_shape block, std::size_t rows_, std::size_t padded_)
+      : format{of.grid, kind, block, false, of.wide},
         rows(rows_),
         padded(padded_),
-        codes(rows * padded / 2, 1),
+        codes(ufp4::detail::code_bytes(format, rows * padded), 1),
         scales(ufp4::detail::scale_rows(rows, block) * (padded / static_cast<std::size_t>(block.cols)) *
                    static_cast<std::size_t>(ufp4::detail::scale_bytes(kind)),
                1) {}
@@ -104,7 +107,7 @@ struct quantized_side {
   std::size_t count_of_scales() const {
     return scales.size() / static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
   }
-  void fill(std::uint8_t code) { std::memset(codes.data(), code * 17, codes.size()); }
+  void fill(std::uint8_t code) { std::memset(codes.data(), format.is_wide() ? code : code * 17, codes.size()); }
   /// Any codes; any scales, with NaN and negative ones where `special`.
   void fill(std::mt19937_64& gen, bool special) {
     for (std::uint8_t& pair : codes) pair = static_cast<std::uint8_t>(gen());
@@ -235,6 +238,7 @@ std::vector<float> by_hand(const quantized_side& a, const quantized_side& b) {
   const auto block = static_cast<std::size_t>(a.format.block.cols);
   const double unit = static_cast<double>(a.format.grid.unit) * static_cast<double>(b.format.grid.unit);
   const auto integer = [](const quantized_side& m, std::size_t row, std::size_t k) {
+    if (m.format.is_wide()) return std::int64_t{static_cast<std::int8_t>(m.codes[row * m.padded + k])};
     const std::uint8_t pair = m.codes[(row * m.padded + k) / 2];
     return std::int64_t{m.format.grid.integer[k % 2 == 0 ? pair % 16 : pair / 16]};
   };
@@ -255,7 +259,9 @@ std::vector<float> by_hand(const quantized_side& a, const quantized_side& b) {
   return out;
 }
 
-std::uint8_t code_of_extreme(const grid4& grid, bool negative) {
+std::uint8_t code_of_extreme(const named_grid& of, bool negative) {
+  if (of.wide != wide_element::none) return negative ? 0x80 : 0x7F;
+  const grid4& grid = of.grid;
   std::size_t best = 0;
   for (std::size_t c = 0; c < 16; ++c)
     if (negative ? grid.value[c] < grid.value[best] : grid.value[c] > grid.value[best]) best = c;
@@ -272,12 +278,12 @@ TEST_CASE("no sum overflows where every code is the grid's largest or smallest",
         const std::string pair = std::string(left.name) + right.name;
         if (pair.find("vanishing") != std::string::npos) continue;  // products that binary32 cannot hold
         CAPTURE(left.name, right.name, block);
-        quantized_side a(left.grid, scale_kind::f32, block, 4, 256), b(right.grid, scale_kind::f32, block, 5, 256);
+        quantized_side a(left, scale_kind::f32, block, 4, 256), b(right, scale_kind::f32, block, 5, 256);
         a.fill_scales(0x3F800000u);
         b.fill_scales(0x3F800000u);
         for (const int signs : {0, 1, 2, 3}) {
-          a.fill(code_of_extreme(left.grid, signs % 2 != 0));
-          b.fill(code_of_extreme(right.grid, signs / 2 != 0));
+          a.fill(code_of_extreme(left, signs % 2 != 0));
+          b.fill(code_of_extreme(right, signs / 2 != 0));
           const std::vector<float> expected = by_hand(a, b);
           for (const cpu::isa tier : support::runnable_isas())
             for (const accumulate mode : {accumulate::exact_blocks, accumulate::fast}) {
@@ -301,7 +307,7 @@ TEST_CASE("exact_blocks has the scalar bits at every block length, for every gri
         const scale_kind one = kinds[pair % 5], other = kinds[pair / 5 % 5];
         const std::size_t padded = static_cast<std::size_t>(block) * (1 + pair++ % 9);
         CAPTURE(left.name, right.name, block, padded, special, name_of(one), name_of(other));
-        quantized_side a(left.grid, one, block, 9, padded), b(right.grid, other, block, 18, padded);
+        quantized_side a(left, one, block, 9, padded), b(right, other, block, 18, padded);
         a.fill(gen, special);
         b.fill(gen, special);
         check_exact(a.side(), b.side());
@@ -333,7 +339,7 @@ TEST_CASE("every finite and NaN code of every kind of scale is decoded alike", "
 TEST_CASE("every tail of rows, columns and K has the scalar bits and writes nothing beyond", "[gemm]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(3)};
-  for (const char* name : {"e2m1", "e3m0", "nf4"})
+  for (const char* name : {"e2m1", "e3m0", "nf4", "int8"})
     for (std::size_t m = 1; m <= 13; ++m)
       for (std::size_t n = 1; n <= 35; n += m % 4 == 1 ? 1 : 7) {
         const std::size_t padded = 16 * (1 + (m * n) % 5);
@@ -343,6 +349,11 @@ TEST_CASE("every tail of rows, columns and K has the scalar bits and writes noth
         a.fill(gen, false);
         b.fill(gen, false);
         check_exact(a.side(), b.side());
+        if (!a.format.is_wide()) continue;
+        quantized_side w(grid_named("e2m1"), scale_kind::e4m3, 16, n, padded);
+        w.fill(gen, false);
+        check_exact(a.side(), w.side());
+        check_exact(w.side(), a.side());
       }
   for (std::size_t padded = 992; padded <= 1120; padded += 16) {  // across the end of a slice of K
     quantized_side a(grid_named("e1m2"), scale_kind::bf16, 16, 5, padded),
@@ -415,7 +426,7 @@ TEST_CASE("on AVX2 and NEON fast has the bits of exact_blocks where products are
     for (const named_grid& g : grids) {
       if (!g.grid.exact_products) continue;
       CAPTURE(cpu::name(tier), g.name);
-      quantized_side a(g.grid, scale_kind::f32, 16, 6, 176), b(g.grid, scale_kind::e8m0, 16, 18, 176);
+      quantized_side a(g, scale_kind::f32, 16, 6, 176), b(g, scale_kind::e8m0, 16, 18, 176);
       a.fill(gen, g.name != std::string("vanishing"));
       b.fill(gen, g.name != std::string("vanishing"));
       const std::vector<float> exact = product(job_of(a.side(), b.side(), accumulate::exact_blocks), tier);
@@ -478,6 +489,7 @@ TEST_CASE("integer kernels take a grid up to their limit and no further", "[gemm
     const char *left, *right;
     int block;
     bool sums_of_16_bits, bytes;  ///< may AVX2 and plain NEON, may the dot product instructions
+    bool steps = false;           ///< may AVX2 where only the sums of 16 k fit 16 bits
   };
   const row rows[] = {{"e2m1", "e2m1", 16, true, true},
                       {"e2m1", "e2m1", 128, true, true},
@@ -487,17 +499,27 @@ TEST_CASE("integer kernels take a grid up to their limit and no further", "[gemm
                       {"e3m0", "e1m2", 16, true, true},
                       {"up to 45", "up to 45", 16, true, true},
                       {"up to 46", "up to 46", 16, false, true},
-                      {"up to 45", "up to 45", 32, false, true},
+                      {"up to 45", "up to 45", 32, false, true, true},
                       {"up to 127", "up to 127", 256, false, true},
                       {"e1m2", "up to 128", 16, false, false},
                       {"nf4", "e2m1", 16, false, false},
-                      {"vanishing", "vanishing", 16, false, false}};
+                      {"vanishing", "vanishing", 16, false, false},
+                      {"int8", "e2m1", 16, true, true},
+                      {"int8", "e2m1", 32, false, true, true},
+                      {"int8", "e1m2", 32, true, true},
+                      {"int8", "int8", 32, false, true},
+                      {"e2m1", "int8", 32, false, true},
+                      {"int8", "nf4", 16, false, false}};
   for (const row& r : rows) {
     CAPTURE(r.left, r.right, r.block);
 #if defined(__x86_64__)
     if (!cpu::available().has(cpu::isa::avx2)) return support::skip("there is no AVX2 here");
     const std::string wide = r.left == std::string("vanishing") ? "gemm_scalar" : "gemm_f32_avx2";
-    CHECK(kernel(r.left, r.right, r.block, cpu::isa::avx2) == (r.sums_of_16_bits ? "gemm_int8_avx2" : wide));
+    CHECK(kernel(r.left, r.right, r.block, cpu::isa::avx2) == (r.sums_of_16_bits ? "gemm_int8_avx2"
+                                                               : r.steps         ? "gemm_int8_steps_avx2"
+                                                                                 : wide));
+    if (cpu::available().has(cpu::isa::avx512) && r.block % 8 == 0 && wide != "gemm_scalar")
+      CHECK(kernel(r.left, r.right, r.block, cpu::isa::avx512) == (r.bytes ? "gemm_int8_avx512" : "gemm_f32_avx512"));
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::avx2, accumulate::folded_bf16) == wide);
 #elif defined(__aarch64__)
     const std::string wide = r.left == std::string("vanishing") ? "gemm_scalar" : "gemm_f32_neon";
@@ -506,7 +528,10 @@ TEST_CASE("integer kernels take a grid up to their limit and no further", "[gemm
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_i8mm) == (r.bytes ? "gemm_int8_i8mm" : wide));
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_i8mm, accumulate::folded_bf16) == wide);
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_bf16) == (r.bytes ? "gemm_int8_i8mm" : wide));
-    CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_bf16, accumulate::folded_bf16) == "gemm_bf16_neon");
+    const bool of_bytes =
+        grid_named(r.left).wide != wide_element::none || grid_named(r.right).wide != wide_element::none;
+    CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_bf16, accumulate::folded_bf16) ==
+          (of_bytes ? wide : "gemm_bf16_neon"));
 #endif
   }
 }

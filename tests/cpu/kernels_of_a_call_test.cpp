@@ -59,7 +59,9 @@ void check_format(support::hostile& numbers, std::size_t rows, std::size_t cols,
 /// Every needs of quantize: scales that multiply and that divide; blocks of one row and square ones.
 template <class Check>
 void each_format(const Check& check) {
-  for_each_preset([&](auto row) { check.template operator()<typename decltype(row)::format>(row.name); });
+  const auto one = [&](auto row) { check.template operator()<typename decltype(row)::format>(row.name); };
+  for_each_preset(one);
+  for_each_wide_preset(one);
   check.template operator()<block_format<fp4<E2M1>, e4m3, square(16), float>>("16x16 blocks with a tensor scale");
   check.template operator()<block_format<nf4, float, 32>>("nf4");
 }

@@ -42,7 +42,7 @@ struct lopsided_levels {
 };
 
 /// Formats are data to kernels, so this is a list of values. It holds every preset, every scale kind with one level and
-/// with two, every regular grid, squares, and blocks longer and shorter than the transforms.
+/// with two, every regular grid, squares, and blocks longer and shorter than the transforms; the same of wide elements.
 const std::vector<format_spec>& formats() {
   static const std::vector<format_spec> list = [] {
     std::vector<format_spec> all = {
@@ -61,7 +61,17 @@ const std::vector<format_spec>& formats() {
         spec_of<block_format<fp4<E1M2>, e8m0, square(32)>>,
         spec_of<block_format<int4, float, square(64)>>,
     };
-    for_each_preset([&all](auto preset) { all.push_back(preset.spec); });
+    const std::vector<format_spec> wide = {
+        spec_of<block_format<ufp4::int8, e4m3, 16, float>>,
+        spec_of<block_format<ufp4::int8, bf16, 64>>,
+        spec_of<block_format<int8q6, ue5m3, 256>>,
+        spec_of<block_format<int8q6, e8m0, square(32)>>,
+        spec_of<block_format<ufp4::int8, float, square(16)>>,
+    };
+    all.insert(all.end(), wide.begin(), wide.end());
+    const auto add = [&all](auto preset) { all.push_back(preset.spec); };
+    for_each_preset(add);
+    for_each_wide_preset(add);
     return all;
   }();
   return list;
@@ -118,7 +128,7 @@ struct outputs {
   guarded<std::uint8_t> codes, scales;
   quantize_report report{};
   explicit outputs(const quantize_job& job)
-      : codes(job.x.rows * job.padded_cols / 2, 3),
+      : codes(ufp4::detail::code_bytes(job.format, job.x.rows * job.padded_cols), 3),
         scales(job.strips() * (job.padded_cols / static_cast<std::size_t>(job.format.block.cols)) *
                    static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale)),
                4) {}
@@ -164,6 +174,13 @@ void check_matrix(random_source& r, support::hostile& numbers, const format_spec
 }
 
 constexpr std::uint32_t transforms[] = {1, 16, 32, 64, 128, 256};
+
+/// The values that rounding can give, ascending.
+std::vector<float> levels_of(const format_spec& format) {
+  std::vector<float> levels(format.grid.level, format.grid.level + format.grid.levels);
+  for (int n = -127; format.is_wide() && n <= 127; ++n) levels.push_back(static_cast<float>(n) * format.grid.unit);
+  return levels;
+}
 
 }  // namespace
 
@@ -211,8 +228,9 @@ TEST_CASE("values at every cut of a grid, and next to it, get the scalar kernel'
     const auto length = static_cast<std::size_t>(format.block.cols);
     for (const float scale : {1.0f, 0.5f, 3.0f, 1.1f, 0x1p-100f, 0x1.8p100f, 0x1p-140f}) {
       std::vector<float> x;
-      for (int i = 1; i < g.levels; ++i)
-        for (const float at : {(g.level[i - 1] + g.level[i]) / 2, g.level[i], g.level[i - 1]})
+      const std::vector<float> level = levels_of(format);
+      for (std::size_t i = 1; i < level.size(); ++i)
+        for (const float at : {(level[i - 1] + level[i]) / 2, level[i], level[i - 1]})
           for (int ulps = -3; ulps <= 3; ++ulps) {
             const float v = at * scale;
             x.push_back(std::bit_cast<float>(std::bit_cast<std::uint32_t>(v) + static_cast<std::uint32_t>(ulps)));

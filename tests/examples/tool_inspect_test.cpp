@@ -543,6 +543,14 @@ TEST_CASE("the tool lists the presets of the library, in their order", "[formats
     CHECK(f.element != "custom");
   });
   CHECK(i == tool::all_formats().size());
+  std::size_t wide = 0;
+  ufp4::for_each_wide_preset([&](auto preset) {
+    REQUIRE(wide < tool::wide_formats().size());
+    const tool::format_facts& f = tool::wide_formats()[wide++];
+    CHECK((f.name == preset.name && f.spec == preset.spec && !f.summary.empty() && f.element != "custom"));
+    CHECK(&tool::format_named(preset.name) == &f);
+  });
+  CHECK(wide == tool::wide_formats().size());
 }
 
 TEST_CASE("formats prints the properties of the types", "[formats]") {
@@ -550,6 +558,8 @@ TEST_CASE("formats prints the properties of the types", "[formats]") {
   CHECK(count(text, "nvfp4     0 0.5 1 1.5 2 3 4 6              1x16   e4m3   float   4.50  no\n") == 1);
   CHECK(count(text, "mx_e1m2   0 0.25 0.5 0.75 1 1.25 1.5 1.75  1x32   e8m0   -       4.25  yes\n") == 1);
   CHECK(count(text, "int4_f32  0 1 2 3 4 5 6 7                  1x16   float  -       6.00  yes\n") == 1);
+  CHECK(count(text, "int8_f32  0 1 2 ... 127                    1x16   float  -       10.00 yes\n") == 1);
+  CHECK(count(text, "mxint8    0 0.01562 0.03125 ... 1.984      1x32   e8m0   -       8.25  yes\n") == 1);
   const std::string json = run(tool::formats, {"--json"});
   CHECK(count(json,
               "\"name\": \"int4_f32\", \"element\": \"int4\", \"values\": [0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, "

@@ -435,7 +435,8 @@ TEST_CASE("a tensor that cannot be read is rejected with one message that names 
   CHECK(reports([&] { quantized_linear(x, w, torch::randn({1, 32}), at_step()); }, "bias has the shape [1, 32]"));
   CHECK(reports([&] { quantized_linear(x, w, torch::randn({32}, torch::kDouble), at_step()); },
                 "bias has elements of type Double"));
-  CHECK(reports([&] { quantized_linear(x, w, {}, recipe_named("ufp4", 1).at(0, 65536)); }, "layer is 65536"));
+  CHECK(reports([&] { quantized_linear(x, w, {}, recipe_named("ufp4", 1).at(0, 65536)); },
+                "layer must be below 65536, got 65536"));
   CHECK(reports([] { recipe_named("fp4", 1); }, "'fp4' is none of bf16, ufp4, "));
   CHECK(reports([] { ufp4_linear(0, 3); }, "in_features is 0, not above 0"));
   CHECK(reports([] { ufp4_linear(3, -1); }, "out_features is -1, not above 0"));

@@ -783,7 +783,7 @@ class Runs(unittest.TestCase):
         self.assertIn("UFP4 is better than the E2M1 baseline (ufp4 < e2m1-baseline): ✓ confirmed", output)
         self.assertRegex(output, r"difference −0\.\d+ \[.*\] % of the loss, 12 seeds; p difference < 0\.0001")
         output, _ = self.command("ordering", "ufp4", "bf16", "--out", self.out).communicate(timeout=100)
-        self.assertIn("unknown ordering: ufp4 bf16; those of the paper: ufp4 e2m1-baseline", output)
+        self.assertRegex(output, "unknown ordering: ufp4 bf16; those of the paper: .*, ufp4 e2m1-baseline")
 
     def test_the_tables_of_the_second_design_are_exported_and_its_page_is_rebuilt_from_them(self):
         run = self.command("ordering", "ufp4", "ufp4-rht-none", "--out", self.out, "--train-lm", self.fake, "--jobs", 4)
@@ -868,6 +868,13 @@ class SecondDesign(unittest.TestCase):
         verdict = {(b, w): v for _, b, w, v in second.orderings(runs)}["ufp4", "e2m1-baseline"]
         self.assertEqual((verdict.label, verdict.difference.n), ("undecided", design.SEEDS_AT_LOOKS[0]))
 
+    def test_an_ordering_without_all_seeds_of_the_first_look_has_no_verdict(self):
+        some = list(design.seeds_of_look(0))[:-1]
+        runs = branches({"ufp4": 1.0, "e2m1-baseline": 9.0}, 0.1, some)
+        verdict = {(b, w): v for _, b, w, v in second.orderings(runs)}["ufp4", "e2m1-baseline"]
+        self.assertEqual((verdict.label, verdict.difference.n), ("incomplete", len(some)))
+        self.assertIn("… incomplete | 11 |", page.markdown_of_blocks(second.sections(runs, [], [])))
+
     def test_a_table_has_the_runs_and_gradients_that_it_was_written_from(self):
         runs = branches({"ufp4": 1.0, "bf16": 0.0}, 0.1)
         runs[0]["valid_loss"] = None
@@ -910,7 +917,7 @@ class SecondDesign(unittest.TestCase):
 
     def test_the_effect_of_forks_is_the_mean_over_draws_and_the_interval_is_over_checkpoints(self):
         runs = []
-        for trunk, base in ((101, 2.0), (102, 2.2), (103, 2.1)):
+        for trunk, base in zip(design.GRADIENT_SEEDS, (2.0, 2.2, 2.1, 2.3, 2.4, 1.9)):
             fork = lambda recipe, draw, loss: {
                 **record(design.FORKS, recipe, 1000 * trunk + draw, 1.0, uses=("forks",)),
                 "valid_loss": loss,
@@ -922,16 +929,18 @@ class SecondDesign(unittest.TestCase):
         effects = second.fork_effects(runs)
         self.assertAlmostEqual(effects["ufp4"][102][0], 0.9)
         found = second.fork_differences(effects, "ufp4", "e2m1-baseline")
-        for got, want in zip(found, (-1.101, -1.102, -1.103)):
+        for got, want in zip(found, (-1.101, -1.102, -1.103, -1.104, -1.105, -1.106)):
             self.assertAlmostEqual(got, want)
         text = page.markdown_of_blocks(second.sections(runs, [], []))
-        self.assertRegex(text, r"\| ufp4 \| 3 \| 9 \| \+1\.000 \[\+1\.000, \+1\.000\] \| 0\.100 \|")
-        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 3 \| −1\.102")
+        self.assertRegex(text, r"\| ufp4 \| 6 \| 18 \| \+1\.000 \[\+1\.000, \+1\.000\] \| 0\.100 \|")
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 6 \| −1\.10")
+        text = page.markdown_of_blocks(second.sections(runs[:-1], [], []))  # without the last draw of the last checkpoint
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| … incomplete \| 5 \| −1\.10")
 
     def gradients(self):
         rows = []
         for recipe, error in (("ufp4", 0.1), ("e2m1-baseline", 0.2), ("ufp4-rht-none", 0.1)):
-            for seed in (101, 102, 103):
+            for seed in design.GRADIENT_SEEDS:
                 for gemm in second.GEMMS:
                     for parameter in ("embedding", "block0.qkv", "block1.down"):
                         rows.append(
@@ -943,10 +952,14 @@ class SecondDesign(unittest.TestCase):
 
     def test_the_errors_of_gradients_are_means_over_linear_layers_paired_by_checkpoint(self):
         text = page.markdown_of_blocks(second.sections([], self.gradients(), []))
-        self.assertRegex(text, r"\| ufp4 \| all \| 3 \| 0\.9000 \[0\.9000, 0\.9000\]")
-        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 3 \|")
-        self.assertRegex(text, r"`ufp4` < `ufp4-rht-none`\) \| \? undecided \| 3 \|")
+        self.assertRegex(text, r"\| ufp4 \| all \| 6 \| 0\.9000 \[0\.9000, 0\.9000\]")
+        self.assertRegex(text, r"`ufp4` < `e2m1-baseline`\) \| ✓ confirmed \| 6 \|")
+        self.assertRegex(text, r"`ufp4` < `ufp4-rht-none`\) \| \? undecided \| 6 \|")
         self.assertIn("| ufp4 | 0.900 [0.900, 0.900] | 0.900", text)
+        self.assertNotIn("| RHT, E1M2 |", text)  # equal errors here
+        rows = [{**r, "variance": 2 * r["variance"]} if r["recipe"] == "ufp4-rht-none" else r for r in self.gradients()]
+        text = page.markdown_of_blocks(second.sections([], rows, []))
+        self.assertRegex(text, r"\| RHT, E1M2 \| dgrad \| 6 \| −4\d\.\d \[.*\] \| 0\.00 \[")
 
     def test_docs_study_second_md_is_the_report_of_the_tables_in_the_repository(self):
         shown = STUDY.parents[2] / "docs" / "study_second.md"
@@ -955,11 +968,20 @@ class SecondDesign(unittest.TestCase):
             made = pathlib.Path(folder) / "page.md"
             shutil.copy(shown, made)
             first, _ = records.read_results(results / "runs.jsonl")
-            parts = second.sections(
-                table.read_runs(results / "second.csv.gz"), table.read(results / "gradients.csv.gz"), first
-            )
-            page.update_blocks(made, parts)
+            rows = table.read_runs(results / "second.csv.gz"), table.read(results / "gradients.csv.gz")
+            page.update_blocks(made, second.sections(*rows, first))
             self.assertEqual(made.read_text(encoding="utf-8"), shown.read_text(encoding="utf-8"))
+        for name, picture in second.pictures(*rows).items():
+            self.assertEqual((shown.parent / "pictures" / name).read_text(encoding="utf-8"), picture)
+
+    def test_every_interval_is_a_row_of_its_forest_plot(self):
+        picture = second.pictures(branches({"ufp4": 1.0, "e2m1-baseline": 1.5}, 0.1), self.gradients())
+        self.assertEqual(set(picture), {"study_orderings.svg", "study_gradients.svg"})
+        for name, rows in (("study_orderings.svg", 1), ("study_gradients.svg", 9)):
+            root = xml.etree.ElementTree.fromstring(picture[name])
+            drawn = [e for e in root.iter() if e.get("class", "").startswith("stem")]
+            self.assertEqual(len(drawn), rows)
+            self.assertNotRegex(picture[name], r"\bnan\b|\binf\b")
 
 
 class Results(unittest.TestCase):

@@ -1,4 +1,4 @@
-// ufp4 - fuzz target: interop/safetensors.hpp reads any bytes, also as quantized weights and as weights of AWQ and GPTQ.
+// ufp4 - fuzz target: interop/safetensors.hpp reads any bytes, also as quantized weights, of AWQ and GPTQ too.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <string>

@@ -434,7 +434,8 @@ TEST_CASE("metadata of the ufp4 layout without any of its tensors are ignored", 
 }
 
 using stored_formats = support::presets_and<block_format<nf4, bf16, 64>, block_format<fp4<E3M0>, ue5m3, 8, float>,
-                                            block_format<fp4<E1M2>, e4m3, square(16)>>;
+                                            block_format<fp4<E1M2>, e4m3, square(16)>, int8_f32, mxint8,
+                                            block_format<int8, e4m3, square(16), float>>;
 TEMPLATE_LIST_TEST_CASE("the ufp4 layout stores every format, ragged columns and the transform", "[safetensors]",
                         stored_formats) {
   for (const std::size_t cols : {1u, 15u, 16u, 33u, 128u}) {
@@ -446,6 +447,15 @@ TEMPLATE_LIST_TEST_CASE("the ufp4 layout stores every format, ragged columns and
                                    tensor_layout::ufp4);
     }
   }
+}
+
+TEST_CASE("codes of one byte are stored as I8, and the metadata names the integers and their unit", "[safetensors]") {
+  const weights w(3, 40);
+  interop::safetensors_reader file(saved(quantize<mxint8>(w.view()), tensor_layout::ufp4));
+  const auto& codes = file.at("layers.0.weight_packed");
+  CHECK(codes.type == number_type::i8);
+  CHECK(codes.shape == std::vector<std::uint64_t>{3, 64});
+  CHECK(file.metadata().at("ufp4.layers.0.weight").starts_with("grid=int8*0.015625 scale=e8m0 block=1x32 cols=40 "));
 }
 
 TEST_CASE("without a format a weight is read in the format that the file states", "[safetensors]") {
@@ -473,7 +483,7 @@ TEST_CASE("without a format a weight is read in the format that the file states"
 }
 
 TEMPLATE_TEST_CASE("a weight read by rows is that part of the whole", "[safetensors]", nvfp4, e1m2_f32,
-                   (block_format<int4, e4m3, square(8)>)) {
+                   (block_format<int4, e4m3, square(8)>), int8_f32) {
   const weights w(50, 40);
   const auto q = quantize<TestType>(w.view());
   interop::safetensors_reader file(saved(q, tensor_layout::ufp4));

@@ -54,6 +54,18 @@ std::string message_of(const Make& make) {
 
 }  // namespace
 
+TEST_CASE("sizes: codes of 4 MiB or more begin at a huge page, and a copy of them is equal") {
+  const auto place = [](const auto& q) { return reinterpret_cast<std::uintptr_t>(q.codes().data()); };
+  quantized_matrix<nvfp4> q(2048, 4096), small(2047, 4096);
+  CHECK(q.codes().size() == std::size_t{4} << 20);
+  CHECK(place(q) % (std::size_t{2} << 20) == 0);
+  CHECK(place(small) % 64 == 0);
+  for (std::size_t i = 0; i < q.codes().size(); ++i) q.codes()[i] = static_cast<std::uint8_t>(i * 7);
+  const quantized_matrix<nvfp4> copy = q;
+  CHECK(place(copy) % (std::size_t{2} << 20) == 0);
+  CHECK(std::memcmp(copy.codes().data(), q.codes().data(), q.codes().size()) == 0);
+}
+
 TEST_CASE("sizes: codes are padded_cols / 2 bytes a row, scales one a block") {
   check_sizes<nvfp4>(3, 0, 0, 0);
   check_sizes<nvfp4>(0, 40, 48, 0);

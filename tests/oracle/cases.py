@@ -30,7 +30,7 @@ class Variant:
 
 def _variants():
   square = {n: dataclasses.replace(PRESETS[n], name=n + "_square", block=b, square=True)
-            for n, b in (("nvfp4", 16), ("e1m2_f32", 16), ("mxint4", 32))}
+            for n, b in (("nvfp4", 16), ("e1m2_f32", 16), ("mxint4", 32), ("mxint8", 32))}
   def block(element, scale, n=16, tensor=False):
     return Format(f"{element.name}_{scale.name}_{n}{'_two' if tensor else ''}", element, scale, n, tensor)
   one = [block(e, s) for e, s in ((model.E2M1, model.BF16), (model.E1M2, model.E4M3), (model.INT4, model.UE5M3),
@@ -39,6 +39,7 @@ def _variants():
                                                (model.E1M2, model.UE5M3))]
   e3m0_mx = block(model.E3M0, model.E8M0, 32)
   nf4 = block(model.NF4, model.FLOAT)
+  int8 = block(model.INT8, model.E4M3, tensor=True)
   P = PRESETS
   core = ("e1m2_f32", "nvfp4", "mxfp4")
   out = [Variant(n, f, None, n in core) for n, f in P.items()]
@@ -54,20 +55,20 @@ def _variants():
              more=(e1m2_times_4, int4_of_6, (model.NF4, f32(6)))),
       Format("pair_ue5m3_two", model.E2M1, model.UE5M3, 16, True, more=(int4_of_6,)),
       Format("pair_e8m0", model.E2M1, model.E8M0, 32, more=(e1m2_times_4,)))
-  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, *outer, *several)]
+  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, int8, *outer, *several)]
   groups = (Format("e2m1_e8m0_groups", model.E2M1, model.E8M0, 32, groups=(8,)),
             Format("e1m2_e4m3_groups", model.E1M2, model.E4M3, 16, True, groups=(8, 2)),
             Format("e2m1_e6m2", model.E2M1, model.E6M2, 16))
   out += [Variant(f.name, f) for f in groups] + [Variant("hif4/scale_up", P["hif4"], "scale_up")]
   out += [Variant(f"if4/choose_grid_{by}", P["if4"], f"choose_grid_{by}") for by in ("absolute", "largest")]
   out += [Variant("if4/scale_up", P["if4"], "scale_up"), Variant("pair_e8m0/mx_ceil", several[4], "mx_ceil")]
-  out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx)
+  out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx, P["mxint8"])
           for r in ("mx_even", "mx_ceil")]
-  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], row)]
+  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], row, int8)]
   out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"], P["tetrajet2"])]
   out += [Variant(f"{f.name}/mse_search", f, "mse_search")
           for f in (P["e1m2_f32"], P["e2m1_f32"], P["nvfp4"], P["nvint4"], P["mxfp4"], P["mx_e1m2"], one[1], one[2],
-                    square["nvfp4"], P["tetrajet2"])]
+                    square["nvfp4"], P["tetrajet2"], P["int8_f32"], P["mxint8"])]
   return {v.name: v for v in out}
 
 
@@ -76,9 +77,11 @@ PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
          ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
          ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"), ("if4", "if4"), ("nvfp4", "if4"),
-         ("hif4", "hif4"))
+         ("hif4", "hif4"),
+         ("int8_f32", "nvfp4"), ("mxint8", "mxfp4"), ("mxint8", "mxint8"), ("nvint4", "int8_f32"),
+         ("int8_f32", "nf4_float_16"))
 PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
-PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4")
+PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4", "int8_f32")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
 MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # bucket utilization has no meaning for several grids
 
@@ -316,7 +319,7 @@ def convert(rng, index):
   if element:
     x = boundary_floats(rng, midpoints(element.values))
     bits = model.round_element(x, element).astype(np.uint32)
-    codes, values = np.arange(16, dtype=np.uint32), element.values
+    codes, values = np.arange(len(element.values), dtype=np.uint32), element.values
   elif scale and scale.bytes == 1:
     codes = np.arange(256, dtype=np.uint32)
     values = scale.decode(codes)

@@ -267,6 +267,8 @@ using e2m1_e8m0_groups = block_format<fp4<E2M1>, e8m0, ufp4::grouped(32, 8)>;
 using e1m2_e4m3_groups = block_format<fp4<E1M2>, e4m3, ufp4::grouped(16, 8, 2), float>;
 using e2m1_e6m2 = block_format<fp4<E2M1>, ufp4::e6m2, 16>;
 using int4_ue5m3_square = block_format<int4, ue5m3, square(16), ufp4::per_segment<32, bf16>>;
+using int8_e4m3_two = block_format<ufp4::int8, e4m3, 16, float>;
+using mxint8_square = block_format<ufp4::int8q6, e8m0, square(32)>;
 
 template <class Format>
 constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::is_same_v<Format, ufp4::nvfp4> ||
@@ -292,7 +294,8 @@ constexpr auto variants_of = []<class... Rows>(ufp4::preset_rows<Rows...>) {
 }(List{});
 template <bool some_transforms>
 constexpr auto preset_variants =
-    std::tuple_cat(variants_of<some_transforms, ufp4::presets>, variants_of<some_transforms, ufp4::extended_presets>);
+    std::tuple_cat(variants_of<some_transforms, ufp4::presets>, variants_of<some_transforms, ufp4::extended_presets>,
+                   variants_of<some_transforms, ufp4::wide_presets>);
 
 constexpr std::tuple variants =
     std::tuple_cat(preset_variants<true>,
@@ -311,6 +314,13 @@ constexpr std::tuple variants =
                        variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
                        variant<e3m0_mx>{"E3M0_e8m0_32"},
                        variant<nf4_float>{"nf4_float_16"},
+                       variant<ufp4::mxint8, false, ufp4::mse_search>{"mxint8/mse_search"},
+                       variant<ufp4::int8_f32, false, ufp4::mse_search>{"int8_f32/mse_search"},
+                       variant<int8_e4m3_two, false, ufp4::scale_up>{"int8_e4m3_16_two/scale_up"},
+                       variant<ufp4::mxint8, false, ufp4::mx_ceil>{"mxint8/mx_ceil"},
+                       variant<ufp4::mxint8, false, ufp4::mx_even>{"mxint8/mx_even"},
+                       variant<mxint8_square>{"mxint8_square"},
+                       variant<int8_e4m3_two>{"int8_e4m3_16_two"},
                        variant<e2m1_e4m3_row>{"E2M1_e4m3_16_row"},
                        variant<e2m1_e4m3_bf16>{"E2M1_e4m3_16_bf16"},
                        variant<int4_ue5m3_square>{"int4_ue5m3_square_32_bf16"},
@@ -385,6 +395,8 @@ void run_convert(reader& in, answer& out) {
   if (type == "E3M0") return convert<fp4<E3M0>>(in, out);
   if (type == "int4") return convert<int4>(in, out);
   if (type == "nf4") return convert<ufp4::nf4>(in, out);
+  if (type == "int8") return convert<ufp4::int8>(in, out);
+  if (type == "int8q6") return convert<ufp4::int8q6>(in, out);
   if (type == "bf16") return convert<bf16>(in, out);
   if (type == "fp16") return convert<fp16>(in, out);
   if (type == "e4m3") return convert<e4m3>(in, out);
@@ -602,6 +614,11 @@ constexpr std::tuple pairings{
     pairing<ufp4::if4, ufp4::if4>{"if4", "if4"},
     pairing<ufp4::hif4, ufp4::hif4>{"hif4", "hif4"},
     pairing<ufp4::nvfp4, ufp4::if4>{"nvfp4", "if4"},
+    pairing<ufp4::int8_f32, ufp4::nvfp4>{"int8_f32", "nvfp4"},
+    pairing<ufp4::mxint8, ufp4::mxfp4>{"mxint8", "mxfp4"},
+    pairing<ufp4::mxint8, ufp4::mxint8>{"mxint8", "mxint8"},
+    pairing<ufp4::nvint4, ufp4::int8_f32>{"nvint4", "int8_f32"},
+    pairing<ufp4::int8_f32, nf4_float>{"int8_f32", "nf4_float_16"},
 };
 
 void run_gemm(reader& in, answer& out) {
@@ -637,7 +654,8 @@ void run_gemm(reader& in, answer& out) {
 constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
                                         variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::nvint4>{"nvint4"},
                                         variant<nf4_float>{"nf4_float_16"},  variant<ufp4::tetrajet2>{"tetrajet2"},
-                                        variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"}};
+                                        variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"},
+                                        variant<ufp4::int8_f32>{"int8_f32"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());

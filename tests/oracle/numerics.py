@@ -86,33 +86,36 @@ def random_bits(seed, stream, index):
 @dataclasses.dataclass(frozen=True)
 class Element:
   name: str
-  magnitudes: tuple  # of ranks 0..7
+  magnitudes: tuple  # of ranks 0 .. 7, of 8 bits 0 .. 127
   mantissa: int      # qmax = (2 - 2^-mantissa) * 2^exponent (section 5)
   exponent: int
   twos_complement: bool = False
+  bits: int = 4
 
   zero = 0
   exact_products = True
 
   @property
   def qmax(self):
-    return f32(self.magnitudes[7])
+    return f32(self.magnitudes[-1])
 
   @property
   def distinct(self):
-    """How many values a quantizer can emit: the zeros are one, and int4's -8 only comes from bits."""
-    return 15
+    """How many values a quantizer can emit: the zeros are one, and the least integer only comes from bits."""
+    return 2 * len(self.magnitudes) - 1
 
   def codes(self, rank, negative):
     if self.twos_complement:
-      return np.where(negative != 0, -rank.astype(np.int64) & 15, rank).astype(np.uint8)
+      return np.where(negative != 0, -rank.astype(np.int64) & (2**self.bits - 1), rank).astype(np.uint8)
     return (np.asarray(negative, np.uint8) << np.uint8(3)) | rank.astype(np.uint8)
 
   @property
   def values(self):
-    """float32 of all 16 codes."""
+    """float32 of all codes."""
     if self.twos_complement:
-      return np.array([c - 16 if c > 7 else c for c in range(16)], np.float32)
+      half = 2**(self.bits - 1)
+      integers = np.array([c - 2 * half if c >= half else c for c in range(2 * half)], np.float32)
+      return integers * f32(self.magnitudes[1])
     positive = np.array(self.magnitudes, np.float32)
     return np.concatenate([positive, -positive])
 
@@ -121,7 +124,9 @@ E2M1 = Element("E2M1", (0, .5, 1, 1.5, 2, 3, 4, 6), 1, 2)
 E1M2 = Element("E1M2", (0, .25, .5, .75, 1, 1.25, 1.5, 1.75), 2, 0)
 E3M0 = Element("E3M0", (0, .25, .5, 1, 2, 4, 8, 16), 0, 4)
 INT4 = Element("int4", (0, 1, 2, 3, 4, 5, 6, 7), 2, 2, twos_complement=True)
-ELEMENTS = (E2M1, E1M2, E3M0, INT4)
+INT8 = Element("int8", tuple(range(128)), 6, 6, twos_complement=True, bits=8)
+INT8Q6 = Element("int8q6", tuple(n / 64 for n in range(128)), 6, 0, twos_complement=True, bits=8)
+ELEMENTS = (E2M1, E1M2, E3M0, INT4, INT8, INT8Q6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,8 +202,9 @@ def round_element(t, element, rounding=NEAREST_EVEN, index=None):
     return round_to_grid(t, element, rounding, index)
   grid = np.array(element.magnitudes, np.float32)
   a = np.abs(t)
-  rank = np.searchsorted(grid, a, side="right") - 1  # NaN sorts last: rank 7
-  low = np.minimum(rank, 6)
+  last = len(grid) - 1
+  rank = np.searchsorted(grid, a, side="right") - 1  # NaN sorts last
+  low = np.minimum(rank, last - 1)
   lo, hi = grid[low], grid[low + 1]
   middle = (lo + hi) * f32(.5)  # exact on these grids
   if rounding.kind == "nearest_even":
@@ -208,10 +214,10 @@ def round_element(t, element, rounding=NEAREST_EVEN, index=None):
   elif rounding.kind == "toward_zero":
     up = np.zeros(a.shape, bool)
   elif rounding.kind == "stochastic":
-    up = stochastic_up(np.where(rank < 7, a, lo), lo, hi, rounding, index)
+    up = stochastic_up(np.where(rank < last, a, lo), lo, hi, rounding, index)
   else:
     raise ValueError(rounding.kind)
-  rank = np.where(rank < 7, low + up, 7)
+  rank = np.where(rank < last, low + up, last)
   return element.codes(rank, np.where(np.isnan(t), 0, signbit(t)))
 
 
@@ -514,6 +520,8 @@ class Quantized:
     return values[:, column // max(self.format.covered(self.padded_cols), 1)]
 
   def packed(self):
+    if getattr(self.format.element, "bits", 4) == 8:
+      return self.codes
     return (self.codes[:, 0::2] | (self.codes[:, 1::2] << np.uint8(4))).astype(np.uint8)
 
   def row_scales(self):
@@ -891,7 +899,8 @@ PRESETS = {f.name: f for f in (
     Format("nvint4", INT4, E4M3, 16, True), Format("mxfp4", E2M1, E8M0, 32), Format("mx_e1m2", E1M2, E8M0, 32),
     Format("mxint4", INT4, E8M0, 32), Format("tetrajet2", E2M1, E4M3, 16, outer=128),
     Format("if4", E2M1, E4M3, 16, True, more=((INT4, f32(6) / f32(7)),)),
-    Format("hif4", E1M2, E6M2, 64, groups=(8, 4)))}
+    Format("hif4", E1M2, E6M2, 64, groups=(8, 4)), Format("int8_f32", INT8, FLOAT, 16),
+    Format("mxint8", INT8Q6, E8M0, 32))}
 GEMMS = ("fprop", "dgrad", "wgrad")
 
 
@@ -1026,12 +1035,13 @@ def test_elements():
   assert one(INT4, -8) == 9 and one(INT4, -.1) == 0 and one(INT4, np.nan) == 7 and one(E2M1, -np.inf) == 0xF
   for element in ELEMENTS:
     m = element.magnitudes
-    assert all(one(element, v) == (c if not element.twos_complement or c != 8 else 9)
+    least = 2**(element.bits - 1)
+    assert all(one(element, v) == (c if not element.twos_complement or c != least else c + 1)
                for c, v in enumerate(element.values))
-    for i in range(7):
+    for i in range(len(m) - 1):
       middle = f32((m[i] + m[i + 1]) / 2)
       assert one(element, middle) == i + i % 2
-      assert one(element, np.nextafter(middle, f32(0))) == i and one(element, np.nextafter(middle, f32(99))) == i + 1
+      assert one(element, np.nextafter(middle, f32(0))) == i and one(element, np.nextafter(middle, f32(999))) == i + 1
       away = round_element(np.array([-middle], np.float32), element, Rounding("nearest_away"))
       zero = round_element(np.array([-np.nextafter(f32(m[i + 1]), f32(0))]), element, Rounding("toward_zero"))
       assert element.values[away[0]] == -m[i + 1] and element.values[zero[0]] == -m[i]
@@ -1104,6 +1114,9 @@ def test_blocks():
   for rule, want in (("mx_floor", 127), ("mx_even", 128), ("mx_ceil", 128)):  # amax 7: 6 < 7 < 8, a tie at one bit
     assert quantize(ramp, P["mxfp4"], rule=rule).scales[0, 0] == want
   assert quantize(ramp, P["mxfp4"]).report.saturated == 4
+  # OCP MXINT8: the scale of an amax in [1, 2) is 1; -2 and 127.5/64 saturate at 127/64.
+  q = quantize(np.array([[1.5, -1.9999, 1 / 64, -1 / 128] + [0] * 28], np.float32), P["mxint8"])
+  assert q.scales.tolist() == [[127]] and q.codes[0, :4].tolist() == [96, 129, 1, 0] and q.report.saturated == 1
   for amax, want in ((6, 127), (np.nextafter(f32(6), f32(7)), 128)):
     assert quantize(np.full((1, 32), amax, np.float32), P["mxfp4"], rule="mx_ceil").scales[0, 0] == want
   # NVFP4 with global_amax = 448 * 6 is the identity on the grid.

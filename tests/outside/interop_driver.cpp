@@ -5,8 +5,8 @@
 //        interop_driver read KIND FILE NAME   the values as float32 on standard output
 //
 // KIND: npy; safetensors, gguf (plain numbers); safetensors/nvfp4, safetensors/mxfp4; gguf/nvfp4, gguf/ggml_nvfp4,
-// gguf/mxfp4; gguf/values (Q4_0, Q4_1, Q4_K, IQ4_NL); safetensors/slices, gguf/slices (a weight of any format and shape,
-// as it is stored); int4/awq, int4/gptq, int4/gptq_v2.
+// gguf/mxfp4; gguf/values (Q4_0, Q4_1, Q4_K, IQ4_NL); safetensors/slices, gguf/slices (a weight of any format and
+// shape, as it is stored); int4/awq, int4/gptq, int4/gptq_v2.
 #include <ufp4/interop/gguf.hpp>
 #include <ufp4/interop/gguf_values.hpp>
 #include <ufp4/interop/int4_groups.hpp>
@@ -18,12 +18,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "../../examples/ufp4/quantize_file.hpp"
+#include "../../examples/ufp4/quantize_model.hpp"
 
 namespace {
 
@@ -107,12 +109,14 @@ void write_safetensors_files(const folder& to, const matrix& m, const std::vecto
   interop::add_quantized(out, "nv.weight", nv);
   interop::add_quantized(out, "nv_modelopt.weight", nv, tensor_layout::modelopt);
   interop::add_quantized(out, "mx.weight", mx);
-  interop::add_quantized(out, "nv_f4.weight", nv, tensor_layout::f4);
-  interop::add_quantized(out, "mx_f4.weight", mx, tensor_layout::f4);
-  interop::add_quantized(out, "mx_pair", mx, tensor_layout::gpt_oss);
   interop::add_quantized(out, "own.weight", own);
   interop::add_quantized(out, "square.weight", square_blocks);
   out.write(to / "quantized.safetensors");
+  interop::safetensors_writer f4;
+  interop::add_quantized(f4, "nv_f4.weight", nv, tensor_layout::f4);
+  interop::add_quantized(f4, "mx_f4.weight", mx, tensor_layout::f4);
+  interop::add_quantized(f4, "mx_pair", mx, tensor_layout::gpt_oss);
+  f4.write(to / "f4.safetensors");
   to.expect("nv", nv);
   to.expect("mx", mx);
   to.expect("own", own);
@@ -149,6 +153,31 @@ void write_tool_files(const folder& to) {
   }
 }
 
+/// The folder of a model in two files, and what `ufp4 quantize` makes of it in nvfp4, mxfp4 and for GPT-OSS.
+void write_models(const folder& to) {
+  const matrix m = example(6, 192);
+  const std::string from = to / "model";
+  std::filesystem::create_directories(from);
+  for (const std::string layer : {"0", "1"}) {
+    interop::safetensors_writer out;
+    out.add("layers." + layer + ".up.weight", interop::source_of(m.view()));
+    out.add("layers." + layer + ".gate.weight", interop::source_of(m.view()));
+    out.write(from + "/part" + layer + ".safetensors");
+  }
+  std::ofstream(from + "/config.json") << R"({"architectures": ["Llama"]})";
+  for (const char* name : {"nvfp4", "mxfp4", "gpt_oss"}) {
+    tool::conversion_command<tool::quantize_request> c;
+    c.input = from;
+    c.request.output = to / name;
+    c.request.format = name == std::string("nvfp4") ? "nvfp4" : "mxfp4";
+    c.request.spec = preset(c.request.format);
+    c.request.skipped = {"*.gate.weight"};
+    if (name == std::string("gpt_oss")) c.request.layout = tensor_layout::gpt_oss;
+    std::ostringstream text;
+    tool::run_model(c, tool::quantize_method(), text, text);
+  }
+}
+
 void write_all(const std::string& path) {
   const folder to(path);
   const matrix m = example(6, 192);
@@ -159,6 +188,7 @@ void write_all(const std::string& path) {
   write_safetensors_files(to, m, halves, brains);
   write_gguf_file(to, m, brains);
   write_tool_files(to);
+  write_models(to);
 }
 
 std::vector<float> plain(interop::tensor_file& file, const interop::stored_tensor& t) {

@@ -6,6 +6,7 @@ reads their tensors to the values that these projects decode. Needs PyTorch; not
 program in the folder where interop_driver was built."""
 import argparse
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,8 @@ try:
   import safetensors.torch
   import torch
   from compressed_tensors.compressors import BaseCompressor
-  from compressed_tensors.quantization import QuantizationScheme, preset_name_to_scheme
+  from compressed_tensors.quantization import QuantizationConfig, QuantizationScheme, preset_name_to_scheme
+  from transformers import Mxfp4Config
   from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 except ImportError as error:
   print(f"SKIPPED: {error}, so nothing was compared with the projects' own code", flush=True)
@@ -83,9 +85,33 @@ def check_compressed(ask, path, random):
       state["weight_scale"] = 2.0 ** torch.floor(torch.log2(amax / 6) + 1)
     packed = compressor.compress(dict(state), scheme)
     plain = compressor.decompress(dict(packed), scheme)["weight"]
-    safetensors.torch.save_file({"up." + name: t.contiguous() for name, t in packed.items()}, path(kind + ".safetensors"))
+    tensors = {"up." + name: t.contiguous() for name, t in packed.items()}
+    safetensors.torch.save_file(tensors, path(kind + ".safetensors"))
     equal(f"ufp4 reads what compressed-tensors packed as {kind}", ask("safetensors/" + kind, kind + ".safetensors",
                                                                       "up.weight"), plain)
+
+
+def check_models(folder):
+  """compressed-tensors and transformers take the quantization_config of `ufp4 quantize`, and decode its weights."""
+  for kind in ("nvfp4", "mxfp4"):
+    with open(os.path.join(folder, kind, "config.json")) as file:
+      config = QuantizationConfig.model_validate(json.load(file)["quantization_config"])
+    assert config.ignore == ["layers.0.gate", "layers.1.gate"], config.ignore
+    scheme = config.config_groups["group_0"]
+    compressor = BaseCompressor.get_value_from_registry(config.format)
+    tensors = safetensors.torch.load_file(os.path.join(folder, kind, "part1.safetensors"))
+    prefix = "layers.1.up."
+    state = {name[len(prefix):]: t for name, t in tensors.items() if name.startswith(prefix)}
+    got = compressor.decompress(state, scheme)["weight"].float()
+    want = torch.from_numpy(np.fromfile(os.path.join(folder, kind[:2] + ".f32"), np.float32)).reshape(got.shape)
+    close = torch.allclose(got, want, rtol=2.0**-7, atol=0)  # theirs divides by the tensor scale and rounds to bf16
+    print(f"{'ok    ' if close else 'FAILED'}  compressed-tensors decodes a model of ufp4 quantize in {kind}")
+    global failures
+    failures += not close
+  with open(os.path.join(folder, "gpt_oss", "config.json")) as file:
+    config = Mxfp4Config(**json.load(file)["quantization_config"])
+  assert config.modules_to_not_convert == ["layers.0.gate", "layers.1.gate"]
+  print("ok      transformers takes the quantization_config of layout gpt_oss")
 
 
 def check_pairs(ask, path, random):
@@ -115,6 +141,8 @@ def main():
     check_gptq(ask, path, random)
     check_compressed(ask, path, random)
     check_pairs(ask, path, random)
+    subprocess.run([driver, "write", folder], check=True)
+    check_models(folder)
   sys.exit(1 if failures else 0)
 
 

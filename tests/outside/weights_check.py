@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # ufp4 - quantized weights as models have them: F4, experts, GPT-OSS, AWQ, GPTQ and GGUF's 4-bit types.
 # SPDX-License-Identifier: Apache-2.0
-"""PyPI's safetensors and gguf write the files, and numpy and ml_dtypes decode them here by the formats' definitions; what
-the library reads has the same bits. AWQ and GPTQ are packed here as their projects define it; packers_check.py compares
-with these projects' own code. --driver names any program in the folder where interop_driver was built."""
+"""PyPI's safetensors and gguf write the files, and numpy and ml_dtypes decode them here by the formats' definitions;
+what the library reads has the same bits. AWQ and GPTQ are packed here as their projects define it; packers_check.py
+compares with these projects' own code. --driver names any program in the folder where interop_driver was built."""
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def pack(values, order=range(8)):
 
 def read_written(folder):
   """F4 and GPT-OSS's pairs as the library writes them."""
-  path = os.path.join(folder, "quantized.safetensors")
+  path = os.path.join(folder, "f4.safetensors")
   with open(path, "rb") as file:
     tensors = dict(safetensors.deserialize(file.read()))
   nv, mx = (np.fromfile(os.path.join(folder, name + ".f32"), np.float32) for name in ("nv", "mx"))
@@ -68,6 +69,27 @@ def read_written(folder):
   equal("safetensors reads GPT-OSS's pair", scaled(values_of(codes), powers), mx)
 
 
+def read_models(folder):
+  """Folders of `ufp4 quantize`: the index names what the files have, by safetensors' reader."""
+  with open(os.path.join(folder, "model", "config.json")) as file:
+    plain = json.load(file)
+  for name, ending in (("nvfp4", "_packed"), ("mxfp4", "_packed"), ("gpt_oss", "_blocks")):
+    with open(os.path.join(folder, name, "model.safetensors.index.json")) as file:
+      index = json.load(file)
+    found, total = {}, 0
+    for shard in ("part0.safetensors", "part1.safetensors"):
+      with open(os.path.join(folder, name, shard), "rb") as file:
+        tensors = safetensors.deserialize(file.read())
+      found.update((tensor, shard) for tensor, _ in tensors)
+      total += sum(len(t["data"]) for _, t in tensors)
+    assert index["weight_map"] == found and index["metadata"]["total_size"] == total, (name, index)
+    assert "layers.1.up.weight" + ending in found and "layers.1.gate.weight" in found
+    with open(os.path.join(folder, name, "config.json")) as file:
+      config = json.load(file)
+    assert config.pop("quantization_config")["quant_method"] in ("compressed-tensors", "mxfp4") and config == plain
+    print(f"ok      the index and config.json of a model in {name}: {len(found)} tensors")
+
+
 def read_stacks(ask, path, random):
   """F4, experts of three dimensions, and pairs, written by safetensors."""
   codes = random.integers(0, 256, (3, 5, 48), dtype=np.uint8)
@@ -83,11 +105,12 @@ def read_stacks(ask, path, random):
        {"nv": f4, "nv_scale": e4m3, "mx": f4, "mx_scale": e8m0, "one": f4, "one_scale": e4m3, "e_scale": e4m3})
   values = lambda name: ask("safetensors/slices", "stacks.safetensors", name)
   equal("ufp4 reads nvfp4 in F4, 3 dimensions", values("nv"), stack_values(codes, steps))
-  equal("ufp4 reads mxfp4 in F4, 3 dimensions", values("mx"), stack_values(codes, powers.view(ml_dtypes.float8_e8m0fnu)))
+  mxfp4 = stack_values(codes, powers.view(ml_dtypes.float8_e8m0fnu))
+  equal("ufp4 reads mxfp4 in F4, 3 dimensions", values("mx"), mxfp4)
   equal("ufp4 reads nvfp4 in F4 with a tensor scale", values("one"),
         scaled(values_of(codes[0]), steps[0], factors[0]))
   equal("ufp4 reads experts with a tensor scale each", values("e"), stack_values(codes, steps, factors))
-  equal("ufp4 reads GPT-OSS's experts", values("pair"), stack_values(codes, powers.view(ml_dtypes.float8_e8m0fnu)))
+  equal("ufp4 reads GPT-OSS's experts", values("pair"), mxfp4)
 
 
 def read_integers(ask, path, random):
@@ -146,7 +169,8 @@ def read_blocks(ask, path, random):
   ones[:, :, :4] = 0x38  # the e4m3 code of 1
   codes = gguf.quants.dequantize(ones.reshape(6, 36), kinds.NVFP4).reshape(2, 3, 64)
   want = codes * np.repeat(steps.view(ml_dtypes.float8_e4m3fn).astype(np.float32) * factors[:, None, None], 16, axis=-1)
-  equal("ufp4 reads NVFP4 experts of GGUF", one_zero(ask("gguf/slices", "types.gguf", "experts.weight")), one_zero(want))
+  got = ask("gguf/slices", "types.gguf", "experts.weight")
+  equal("ufp4 reads NVFP4 experts of GGUF", one_zero(got), one_zero(want))
 
 
 def main():
@@ -166,6 +190,7 @@ def main():
 
     subprocess.run([driver, "write", folder], check=True)
     read_written(folder)
+    read_models(folder)
     read_stacks(ask, path, random)
     read_integers(ask, path, random)
     read_blocks(ask, path, random)

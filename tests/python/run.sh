@@ -45,7 +45,7 @@ package_in() {
 build_torch_linear() {
   local torch
   torch=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))')
-  "${CXX:-g++}" -std=c++20 -O2 -w -fopenmp -I "$source_dir/include" -I "$source_dir/examples" -isystem "$torch/include" \
+  "${CXX:-g++}" -std=c++20 -O0 -w -fopenmp -I "$source_dir/include" -I "$source_dir/examples" -isystem "$torch/include" \
     -isystem "$torch/include/torch/csrc/api/include" "$source_dir/tests/python/torch_linear_bits.cpp" \
     -L "$torch/lib" -Wl,-rpath,"$torch/lib" -Wl,--no-as-needed -ltorch -ltorch_cpu -lc10 -o "$out/torch_linear_bits"
 }

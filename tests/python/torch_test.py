@@ -114,7 +114,9 @@ def test_the_step_changes_the_gradient_and_is_part_of_the_state():
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_compiled_model_has_the_same_bits(backend):
-    model = ufp4.torch.quantize_model(small_model())
+    model = small_model()
+    model[1] = torch.nn.ReLU()  # exact: the compiler may fuse the operations of a tanh, which changes bits
+    model = ufp4.torch.quantize_model(model)
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     x = torch.randn(16, 48)
     for step in range(3):

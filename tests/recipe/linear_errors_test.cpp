@@ -45,6 +45,11 @@ std::string grouped(const std::vector<std::size_t>& offsets, std::size_t weights
 
 }  // namespace
 
+TEST_CASE("a recipe with elements of one byte is rejected", "[recipe]") {
+  CHECK(forward(recipe::ufp4_recipe<int8_f32>(1).at(2, 3)) ==
+        "linear_forward: fprop.left (X): a recipe's formats have elements of 4 bits, not of a byte");
+}
+
 TEST_CASE("shapes of a layer that do not match are rejected", "[recipe]") {
   CHECK(message(5, 6, [](auto y) { linear_forward(now, sized(4, 32), sized(6, 32), y); }) ==
         "linear_forward: token count mismatch: y has 5 rows, x has 4");

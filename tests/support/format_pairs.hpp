@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 #include <ufp4/block/presets.hpp>
+#include <ufp4/block/scale_rules.hpp>
 #include <ufp4/format/table_element.hpp>
 
 namespace support {
@@ -31,6 +32,8 @@ using nvfp4_rectangle = ufp4::block_format<ufp4::fp4<ufp4::E2M1>, ufp4::e4m3, uf
 using int4_128 = ufp4::block_format<ufp4::int4, float, ufp4::square(128)>;
 using nf4_f32 = ufp4::block_format<ufp4::nf4, float, 16>;
 using nf4_mx = ufp4::block_format<ufp4::nf4, ufp4::e8m0, 32>;
+using int8_e4m3 = ufp4::block_format<ufp4::int8, ufp4::e4m3, 16, float>;
+using mxint8_square = ufp4::block_format<ufp4::int8q6, ufp4::e8m0, ufp4::square(32)>;
 template <class Element, class Scale, int length>
 using blocks_of = ufp4::block_format<Element, Scale, length>;
 
@@ -38,13 +41,15 @@ using blocks_of = ufp4::block_format<Element, Scale, length>;
 template <class Format>
 std::string format_text() {
   std::string text;
-  ufp4::for_each_preset([&](auto row) {
+  const auto compare = [&](auto row) {
     if constexpr (std::is_same_v<typename decltype(row)::format, Format>) text = row.name;
-  });
+  };
+  ufp4::for_each_preset(compare);
+  ufp4::for_each_wide_preset(compare);
   if (!text.empty()) return text;
   return "scale kind " + std::to_string(static_cast<int>(ufp4::spec_of<Format>.scale)) + ", blocks of " +
          std::to_string(Format::block.rows) + " x " + std::to_string(Format::block.cols) + ", value of code 7 " +
-         std::to_string(ufp4::spec_of<Format>.grid.value[7]);
+         std::to_string(ufp4::detail::value_of(ufp4::spec_of<Format>, 7));
 }
 template <class Left, class Right>
 std::string pair_text() {
@@ -116,7 +121,27 @@ void pairs_without_exact_products(Check check) {
       format_pair<ufp4::block_format<fp4<E2M1>, float, square(8)>, ufp4::block_format<nf4, float, square(8)>>>(check);
 }
 
-/// All of the above.
+/// Elements of one byte on the left, of 4 bits on the right: on every tier's integer units where the sums fit.
+template <class Check>
+void pairs_of_wide_left(Check check) {
+  using namespace ufp4;
+  for_each_pair<format_pair<int8_f32, nvfp4>, format_pair<int8_f32, e1m2_f32>, format_pair<int8_f32, e3m0_f32>,
+                format_pair<int8_e4m3, nvfp4_square>, format_pair<int8_f32, nf4_f32>, format_pair<mxint8, mxfp4>,
+                format_pair<mxint8, mxint4>, format_pair<mxint8_square, mx_e1m2>,
+                format_pair<blocks_of<ufp4::int8, bf16, 64>, blocks_of<fp4<E2M1>, e4m3, 64>>,
+                format_pair<blocks_of<ufp4::int8, e8m0, 256>, blocks_of<fp4<E3M0>, float, 256>>,
+                format_pair<blocks_of<ufp4::int8, float, 4>, blocks_of<fp4<E2M1>, float, 4>>>(check);
+}
+/// Elements of one byte on the right.
+template <class Check>
+void pairs_of_wide_right(Check check) {
+  using namespace ufp4;
+  for_each_pair<format_pair<nvfp4, int8_f32>, format_pair<int8_f32, int8_e4m3>, format_pair<mxint8, mxint8>,
+                format_pair<mxfp4, mxint8_square>, format_pair<nf4_f32, int8_f32>,
+                format_pair<blocks_of<ufp4::int8, float, 256>, blocks_of<int8q6, e8m0, 256>>>(check);
+}
+
+/// All of the above but those of one byte.
 template <class Check>
 void all_kinds_of_pairs(Check check) {
   pairs_of_16(check);

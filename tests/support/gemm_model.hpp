@@ -42,10 +42,10 @@ inline float output_value(ufp4::fp16 x) { return from_fp16(x.bits()); }
 
 struct side {
   std::size_t rows = 0, padded = 0, block = 16;
-  bool exact = true;          ///< whether block products are exact
-  std::vector<float> value;   ///< rows x padded, unscaled
-  std::vector<int> quarters;  ///< the same times 4, where exact: every grid of section 1 is a multiple of 1/4
-  std::vector<float> scale;   ///< rows x padded / block, without the tensor scale
+  bool exact = true;         ///< whether block products are exact
+  std::vector<float> value;  ///< rows x padded, unscaled
+  std::vector<int> parts;    ///< the same times 64, where exact: every element of section 1 is a multiple of 1/64
+  std::vector<float> scale;  ///< rows x padded / block, without the tensor scale
   float tensor = 1;
 };
 
@@ -59,9 +59,9 @@ side side_of(const ufp4::quantized_view<F>& q) {
   const std::size_t blocks = s.padded / s.block;
   for (std::size_t i = 0; i < s.rows; ++i) {
     for (std::size_t k = 0; k < s.padded; ++k) {
-      const std::size_t byte = q.codes()[i * (s.padded / 2) + k / 2], code = k % 2 == 0 ? byte % 16 : byte / 16;
-      s.value.push_back(f.g.value[code]);
-      s.quarters.push_back(s.exact ? static_cast<int>(4 * s.value.back()) : 0);
+      const std::size_t at = i * s.padded + k, byte = q.codes()[f.g.bits == 8 ? at : at / 2];
+      s.value.push_back(f.g.value[f.g.bits == 8 ? byte : k % 2 == 0 ? byte % 16 : byte / 16]);
+      s.parts.push_back(s.exact ? static_cast<int>(64 * s.value.back()) : 0);
     }
     for (std::size_t b = 0; b < blocks; ++b) {
       const std::uint32_t code = support::scale_bits(q.scales()[i / f.height * blocks + b]);
@@ -100,8 +100,8 @@ inline transform transform_of(const ufp4::transform_spec& spec) {
 inline float block_product(const side& a, std::size_t at, const side& b, std::size_t bt) {
   if (a.exact && b.exact) {
     std::int64_t sum = 0;
-    for (std::size_t e = 0; e < a.block; ++e) sum += std::int64_t{a.quarters[at + e]} * b.quarters[bt + e];
-    return fl(static_cast<wide>(sum) / 16);
+    for (std::size_t e = 0; e < a.block; ++e) sum += std::int64_t{a.parts[at + e]} * b.parts[bt + e];
+    return fl(static_cast<wide>(sum) / 4096);
   }
   float d = 0;
   for (std::size_t e = 0; e < a.block; ++e) d = fma(a.value[at + e], b.value[bt + e], d);
@@ -200,7 +200,10 @@ ufp4::quantized_matrix<F> random_quantized(std::mt19937_64& gen, std::size_t row
   ufp4::quantized_matrix<F> q(rows, cols);
   const unsigned zero = grid_of<typename F::element_type>().zero;
   const std::size_t padded = q.padded_cols();
-  for (std::size_t i = 0; i < rows; ++i)
+  for (std::size_t i = 0; F::is_wide && i < rows; ++i)
+    for (std::size_t k = 0; k < padded; ++k)
+      q.codes()[i * padded + k] = static_cast<std::uint8_t>(k < cols ? gen() % 256 : zero);
+  for (std::size_t i = 0; !F::is_wide && i < rows; ++i)
     for (std::size_t k = 0; k < padded; k += 2) {
       const auto draw = static_cast<unsigned>(gen() % 256);
       const unsigned low = k < cols ? draw % 16 : zero, high = k + 1 < cols ? draw / 16 : zero;

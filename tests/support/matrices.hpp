@@ -106,7 +106,7 @@ inline bool same_numbers(std::span<const float> a, std::span<const float> b) {
 /// Codes, scales and tensor scale of a quantized matrix are the model's.
 template <class Q>
 bool matches(const Q& q, const model::result& want) {
-  const std::vector<std::uint8_t> bytes = model::packed(want.codes);
+  const std::vector<std::uint8_t> bytes = model::packed(want.codes, want.bits);
   bool same = q.codes().size() == bytes.size() && q.scales().size() == want.scales.size() &&
               std::equal(bytes.begin(), bytes.end(), q.codes().begin()) &&
               model::bits_of(q.tensor_scale()) == model::bits_of(want.tensor_scale);

@@ -80,11 +80,12 @@ inline float from_fp16(std::uint16_t bits) {
 // ---- Elements: section 1.
 
 struct grid {
-  std::array<float, 16> value{};        // by code
-  std::vector<std::uint8_t> ascending;  // the codes that rounding gives, by value: no -0, no -8
+  std::vector<float> value = std::vector<float>(16);  // by code
+  std::vector<std::uint8_t> ascending;                // the codes that rounding gives, by value: no -0, no -8, no -128
   std::uint8_t zero = 0, minus_zero = 0;
   float qmax = 0;
   int m = 0, top = 0;  // qmax = (2 - 2^-m) * 2^top
+  int bits = 4;        // of a code
 
   int place(std::uint8_t code) const {
     for (std::size_t i = 0; i < ascending.size(); ++i)
@@ -117,6 +118,16 @@ grid grid_of() {
     for (int c = 0; c < 16; ++c) g.value[static_cast<std::size_t>(c)] = static_cast<float>(c < 8 ? c : c - 16);
     for (int v = -7; v <= 7; ++v) g.ascending.push_back(static_cast<std::uint8_t>(v & 15));
     g.qmax = 7, g.m = 2, g.top = 2;
+    return g;
+  } else if constexpr (std::is_same_v<Element, ufp4::int8> || std::is_same_v<Element, ufp4::int8q6>) {
+    const bool fixed = std::is_same_v<Element, ufp4::int8q6>;
+    const float unit = fixed ? 1.0f / 64 : 1.0f;
+    grid g;
+    g.value.clear();
+    for (int c = 0; c < 256; ++c) g.value.push_back(static_cast<float>(c < 128 ? c : c - 256) * unit);
+    for (int v = -127; v <= 127; ++v) g.ascending.push_back(static_cast<std::uint8_t>(v & 255));
+    g.qmax = 127 * unit, g.m = 6, g.top = fixed ? 0 : 6;
+    g.bits = 8;
     return g;
   } else {
     static_assert(std::is_same_v<Element, ufp4::nf4>, "the model has no such grid");
@@ -389,6 +400,7 @@ struct request {
 };
 
 struct result {
+  int bits = 4;  // of a code
   std::size_t rows = 0, cols = 0, padded = 0;
   std::vector<std::uint8_t> codes;    // one a byte, rows x padded
   std::vector<std::uint32_t> scales;  // the bits
@@ -451,6 +463,7 @@ inline float largest_finite(const std::vector<float>& x) {
 inline result quantize(const format& f, const std::vector<float>& x, std::size_t rows, std::size_t cols,
                        const request& q = {}) {
   result out;
+  out.bits = f.g.bits;
   out.rows = rows, out.cols = cols, out.padded = round_up(cols, run_of(f, q.t));
   const std::vector<float> y = prepared(f, q.t, x, rows, cols);
   out.global_amax = q.global_amax >= 0 ? q.global_amax : largest_finite(y);
@@ -472,8 +485,9 @@ inline std::vector<float> decoded(const result& q, const transform& t = {}, bool
   return out;
 }
 
-/// Two codes a byte, the even one low.
-inline std::vector<std::uint8_t> packed(const std::vector<std::uint8_t>& codes) {
+/// Two codes of 4 bits a byte, the even one low; one of 8 bits.
+inline std::vector<std::uint8_t> packed(const std::vector<std::uint8_t>& codes, int bits = 4) {
+  if (bits == 8) return codes;
   std::vector<std::uint8_t> bytes;
   for (std::size_t i = 0; i + 1 < codes.size(); i += 2)
     bytes.push_back(static_cast<std::uint8_t>(codes[i] + 16 * codes[i + 1]));

@@ -56,6 +56,8 @@ struct call_place : device::place {
 /// Padded columns, and rows and columns of the scales.
 std::tuple<std::size_t, std::size_t, std::size_t> sizes(const format_spec& format, std::size_t rows, std::size_t cols,
                                                         const transform_spec& transform) {
+  expects(!format.is_wide(),
+          "QuantizedTensor: formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
   const ufp4::detail::quantized_shape shape{format, 1, rows, cols, transform};
   (void)ufp4::detail::storage_of("quantize", shape);  // for its checks
   return {shape.padded_cols(), ufp4::detail::scale_rows(rows, format.block),

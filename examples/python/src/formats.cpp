@@ -18,24 +18,26 @@ constexpr const char* rule_names[] = {"default", "scale_up", "mx_floor", "mx_eve
 constexpr const char* accumulate_names[] = {"fast", "exact_blocks", "folded_bf16"};
 
 format_spec make_format(const char* operation, const std::array<float, 16>& values, nb::handle scale,
-                        const std::tuple<int, int>& block, bool tensor_scale) {
+                        const std::tuple<int, int>& block, bool tensor_scale,
+                        std::int32_t element = UFP4_ELEMENT_4_BITS) {
   ufp4_format f{{},
                 static_cast<std::int32_t>(chosen(operation, "scale", scale, scale_names)),
                 std::get<0>(block),
                 std::get<1>(block),
-                tensor_scale ? 1 : 0};
+                tensor_scale ? 1 : 0,
+                element};
   for (std::size_t i = 0; i < 16; ++i) f.values[i] = values[i];
   return c::detail::format_of(operation, &f);
 }
 
 std::array<float, 16> values_of(const format_spec& f) {
   std::array<float, 16> values{};
-  for (std::size_t i = 0; i < 16; ++i) values[i] = f.grid.value[i];
+  for (std::uint8_t i = 0; i < 16; ++i) values[i] = ufp4::detail::value_of(f, i);
   return values;
 }
 
 double bits_of(const format_spec& f) {
-  return 4.0 + 8.0 * ufp4::detail::scale_bytes(f.scale) / (f.block.rows * f.block.cols);
+  return (f.is_wide() ? 8.0 : 4.0) + 8.0 * ufp4::detail::scale_bytes(f.scale) / (f.block.rows * f.block.cols);
 }
 
 transform_spec make_hadamard(const char* operation, std::int64_t n) {
@@ -98,7 +100,8 @@ void bind_format(nb::module_& m) {
           "ValueError: a value out of these ranges.")
       .def_prop_ro(
           "name", [](const format_spec& f) { return name_of(f); }, "The preset's name; '' for another format.")
-      .def_prop_ro("values", &values_of, nb::sig("def values(self) -> list[float]"), "The values of the codes 0 to 15.")
+      .def_prop_ro("values", &values_of, nb::sig("def values(self) -> list[float]"),
+                   "The values of the codes 0 to 15, of 8-bit formats too.")
       .def_prop_ro(
           "scale", [](const format_spec& f) { return scale_names[static_cast<int>(f.scale)]; },
           "The type of the block scales: 'f32', 'bf16', 'e4m3', 'ue5m3' or 'e8m0'.")
@@ -128,13 +131,14 @@ void bind_format(nb::module_& m) {
           "__getstate__",
           [](const format_spec& f) {
             return nb::make_tuple(values_of(f), scale_names[static_cast<int>(f.scale)],
-                                  nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale());
+                                  nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale(), static_cast<int>(f.wide));
           },
           nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def(
           "__setstate__",
-          [](format_spec& f, const std::tuple<std::array<float, 16>, nb::object, std::tuple<int, int>, bool>& s) {
-            new (&f) format_spec(make_format("Format", std::get<0>(s), std::get<1>(s), std::get<2>(s), std::get<3>(s)));
+          [](format_spec& f, const std::tuple<std::array<float, 16>, nb::object, std::tuple<int, int>, bool, int>& s) {
+            new (&f) format_spec(
+                make_format("Format", std::get<0>(s), std::get<1>(s), std::get<2>(s), std::get<3>(s), std::get<4>(s)));
           },
           nb::sig("def __setstate__(self, state: tuple[typing.Any, ...], /) -> None"));
 
@@ -145,10 +149,10 @@ void bind_format(nb::module_& m) {
         for_each_preset([&all](auto row) { all.push_back(row.spec); });
         return all;
       },
-      "The preset formats.");
+      "The preset formats of 4 bits.");
   m.def(
       "format", [](const nb::str& name) { return format_of("format", name); }, nb::arg("name"),
-      "The preset of that name. ValueError, which lists the names, for any other.");
+      "The preset of that name, 'int8_f32' and 'mxint8' among them. ValueError, which lists the names, for any other.");
 }
 
 void bind_transform(nb::module_& m) {
@@ -247,7 +251,8 @@ std::string name_of(const format_spec& format) { return std::string(preset_name(
 std::string text_of(const format_spec& f) {
   if (const std::string name = name_of(f); !name.empty()) return name;
   std::string values;
-  for (const float v : f.grid.value) values += concat(values.empty() ? "" : ", ", v);
+  for (const float v : values_of(f)) values += concat(values.empty() ? "" : ", ", v);
+  if (f.is_wide()) values += ", ... as int8";
   return concat("ufp4.Format([", values, "], '", scale_names[static_cast<int>(f.scale)], "', (", f.block.rows, ", ",
                 f.block.cols, "), ", f.has_tensor_scale() ? "True" : "False", ")");
 }

@@ -80,7 +80,7 @@ void quantize_chunks(const cpu::context& ctx, const source& x, const quantize_op
   for_chunks(format, x, progress, passes, passes - 1, [&](std::size_t first, const source& part) {
     const quantize_options<> here = options_of_rows(all, x, first);
     const cpu::detail::quantized_sink to{
-        out.codes().data() + first * out.padded_cols() / 2,
+        out.codes().data() + ufp4::detail::code_bytes(format, first * out.padded_cols()),
         out.scale_bytes().data() + first / static_cast<std::size_t>(format.block.rows) * strip};
     run(ctx, elements_in(part.rows, part.cols), long_pass,
         [&](const cpu::context& c) { out.set_tensor_scale(ufp4::detail::quantize_to(c, part, format, here, to)); });
@@ -136,14 +136,14 @@ analysis::report measure_matrix(const cpu::context& ctx, const format_spec& form
   };
   if (progress.is_none()) {
     add(x, options);
-    return all.result(format.grid);
+    return all.result(format);
   }
   ufp4::detail::check_quantize("measure", format, x, options);
   const quantize_options<> known = with_amax(ctx, format, x, options, progress);
   const std::size_t passes = format.has_tensor_scale() && !options.has_amax ? 2 : 1;
   for_chunks(format, x, progress, passes, passes - 1,
              [&](std::size_t first, const source& part) { add(part, options_of_rows(known, x, first)); });
-  return all.result(format.grid);
+  return all.result(format);
 }
 
 nb::object measure(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,

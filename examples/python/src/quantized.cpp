@@ -40,7 +40,7 @@ nb::object codes_of(nb::handle_t<quantized> self) {
   const auto& q = nb::cast<const quantized&>(self);
   if (q.codes.is_valid()) return q.codes;
   return view_of_bytes(const_cast<std::uint8_t*>(q.view.codes().data()), element::u8, q.view.rows(),
-                       q.view.padded_cols() / 2, self);
+                       ufp4::detail::code_bytes(q.view.spec(), q.view.padded_cols()), self);
 }
 nb::object scales_of(nb::handle_t<quantized> self) {
   const auto& q = nb::cast<const quantized&>(self);
@@ -60,7 +60,7 @@ nb::object unpacked_of(const quantized& q) {
   const array bytes("unpacked", "out", out, true);
   auto* to = static_cast<std::uint8_t*>(bytes.data());
   const std::uint8_t* from = q.view.codes().data();
-  for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<std::uint8_t>(from[i / 2] >> i % 2 * 4 & 15);
+  for (std::size_t i = 0; i < count; ++i) to[i] = ufp4::detail::element_code(q.view.spec(), from, i);
   return has_e2m1_grid(q.view.spec()) ? out.attr("view")(dtype_of(element::f4)) : out;
 }
 
@@ -128,7 +128,7 @@ quantized from_arrays(const char* operation, nb::object codes, nb::object scales
   q.held_codes = array(operation, "codes", q.codes);
   q.held_scales = array(operation, "scales", q.scales);
   check_arrays(operation, format, q);
-  const std::size_t rows = q.held_codes.shape(0), padded = 2 * q.held_codes.shape(1);
+  const std::size_t rows = q.held_codes.shape(0), padded = (format.is_wide() ? 1 : 2) * q.held_codes.shape(1);
   std::size_t columns = padded;
   if (!cols.is_none() && !nb::try_cast(cols, columns, false))
     reject(concat(operation, ": cols must be a number that is not negative"));
@@ -145,9 +145,10 @@ quantized from_arrays(const char* operation, nb::object codes, nb::object scales
   const std::size_t width = static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
   expects(reinterpret_cast<std::uintptr_t>(q.held_scales.data()) % width == 0, operation,
           ": scales are not aligned to ", width, " bytes");
-  q.view = any_quantized_view(format, {static_cast<const std::uint8_t*>(q.held_codes.data()), rows * padded / 2},
-                              {static_cast<const std::byte*>(q.held_scales.data()), q.held_scales.size() * width},
-                              tensor_scale, rows, columns, transform);
+  q.view = any_quantized_view(
+      format, {static_cast<const std::uint8_t*>(q.held_codes.data()), ufp4::detail::code_bytes(format, rows * padded)},
+      {static_cast<const std::byte*>(q.held_scales.data()), q.held_scales.size() * width}, tensor_scale, rows, columns,
+      transform);
   return q;
 }
 
@@ -177,7 +178,9 @@ void bind_quantized(nb::module_& m) {
           "where these have one byte. cols: the columns without padding; all of them if None.\n"
           "ValueError: types, shapes or strides that do not fit.")
       .def_prop_ro("codes", &codes_of, nb::sig("def codes(self) -> numpy.typing.NDArray[numpy.uint8]"),
-                   "uint8 [rows, padded columns / 2]: two codes a byte, the even column in the low half. Not a copy.")
+                   "uint8 [rows, padded columns / 2]: two codes a byte, the even column in the low half; of 8-bit "
+                   "formats one code a"
+                   " byte. Not a copy.")
       .def_prop_ro(
           "scales", &scales_of, nb::sig("def scales(self) -> " UFP4_NEW),
           "The block scales [rows / block rows, padded columns / block columns], in float32, ml_dtypes' bfloat16,\n"

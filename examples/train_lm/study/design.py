@@ -141,12 +141,12 @@ def gradients_grid():
 # ---- Forks: short branches with several draws of the random bits and signs
 
 FORKS = "forks-nano"
-FORK_STEPS, FORK_DRAWS = 50, 4
+FORK_STEPS, FORK_DRAWS, FORK_WINDOWS = 50, 3, 2048
 
 
 def forks_grid():
     """From the trunk's checkpoint, with a learning rate that decays to zero over the steps of the branch."""
-    shape = [*size("nano"), "--steps", WARM + FORK_STEPS, "--lr-floor", 0, "--eval-windows", HELD_OUT["nano"]]
+    shape = [*size("nano"), "--steps", WARM + FORK_STEPS, "--lr-floor", 0, "--eval-windows", FORK_WINDOWS]
     recipes = list(dict.fromkeys(recipe for _, *pair in orderings() for recipe in pair))
     some = lambda recipes, draws: {
         **branch_block("nano", FORKS, recipes, GRADIENT_SEEDS, 1, "forks"),

@@ -9,6 +9,7 @@ import numpy
 import claims
 import design
 import stats
+import svg
 import verdicts
 from blocks import RUN, Heading, Table, Text
 from findings import unit
@@ -24,6 +25,7 @@ LABELS = {
     "reversed": "✗ reversed",
     "equivalent": "= equivalent",
     "undecided": "? undecided",
+    "incomplete": "… incomplete",
     "no data": "no data",
 }
 
@@ -52,7 +54,8 @@ def noise(records):
     models = dict.fromkeys(r["model"] for r in records if "noise" in r["uses"])
     worse, better = design.NOISE_PAIR
     for model in sorted(models):
-        shape = next(r["shape"] for r in records if r["model"] == model)
+        first = next(r for r in records if r["model"] == model)
+        shape = first["shape"] + ["--from", "TRUNK"] * ("--from" in first["arguments"])
         for metric in METRICS:
             found = stats.interval(differences(losses_of(records, model, metric), better, worse))
             if found and found.n > 1:
@@ -119,17 +122,26 @@ def onset_section(first):
 
 
 def orderings(records, model="nano", pairs=None):
-    """[(claim, better, worse, Verdict)] after the looks whose seeds are complete for at least one ordering."""
+    """[(claim, better, worse, Verdict)] after the looks that are complete. An ordering without all seeds of the first look
+    is "incomplete": its interval is intermediate."""
     chosen = [(c, b, w) for c, b, w in design.orderings(model) if pairs is None or (b, w) in pairs]
     losses = losses_of(records, design.branch(model), design.METRIC)
     by_look, seeds = [], set()
     for look in range(len(design.SEEDS_AT_LOOKS)):
         seeds |= set(design.seeds_of_look(look))
-        complete = lambda b, w: len(differences(losses, b, w, seeds)) == len(seeds)
-        if look and not any(complete(b, w) for _, b, w in chosen):
+        found = [differences(losses, b, w, seeds) for _, b, w in chosen]
+        complete = [values if len(values) == len(seeds) else None for values in found]
+        if look == 0:
+            intermediate = found
+        elif not any(complete):
             break
-        by_look.append([differences(losses, b, w, seeds) for _, b, w in chosen])
-    return [(*o, v) for o, v in zip(chosen, verdicts.looks(by_look))]
+        by_look.append([c or before for c, before in zip(complete, by_look[-1])] if look else complete)
+    final = verdicts.looks(by_look)
+    for place, values in enumerate(intermediate):
+        if values and not by_look[0][place]:
+            i = stats.interval(values)
+            final[place] = verdicts.Verdict(i, verdicts.p_equivalence(i), label="incomplete")
+    return [(*o, v) for o, v in zip(chosen, final)]
 
 
 def orderings_section(records, model):
@@ -185,10 +197,16 @@ def fork_effects(records):
 
 
 def fork_differences(effects, better, worse):
-    """One value per trunk, the mean over its draws: the draws of a trunk are not independent seeds."""
+    """One value per trunk with all draws, their mean: the draws of a trunk are not independent seeds."""
     a, b = effects.get(better, {}), effects.get(worse, {})
     mean = lambda values: sum(values) / len(values)
-    return [mean(a[t]) - mean(b[t]) for t in sorted(set(a) & set(b))]
+    whole = [t for t in sorted(set(a) & set(b)) if len(a[t]) == len(b[t]) == design.FORK_DRAWS]
+    return [mean(a[t]) - mean(b[t]) for t in whole]
+
+
+def label_of(label, checkpoints):
+    """The tests at checkpoints have one look, after all of them."""
+    return LABELS[label if checkpoints == len(design.GRADIENT_SEEDS) else "incomplete"]
 
 
 def forks_section(records):
@@ -205,7 +223,7 @@ def forks_section(records):
     chosen = design.orderings()
     found = verdicts.decide([fork_differences(effects, b, w) for _, b, w in chosen], verdicts.LEVEL)
     compared = [
-        [f"{c} (`{b}` < `{w}`)", LABELS[v.label], str(v.difference.n), with_interval(v.difference)]
+        [f"{c} (`{b}` < `{w}`)", label_of(v.label, v.difference.n), str(v.difference.n), with_interval(v.difference)]
         + [p_value(v.holm_difference), p_value(v.holm_equivalent)]
         for (c, b, w), v in zip(chosen, found)
         if v.difference
@@ -273,6 +291,7 @@ def gradients_section(rows):
         ),
         Table("Gradients", ["recipe", "GEMM", "checkpoints", *MEASURES], table, 2),
         *gradient_orderings(means),
+        *changes_section(means),
         *by_layer_section(rows),
     ]
 
@@ -291,7 +310,7 @@ def gradient_orderings(means):
     for (claim, better, worse, *_), i, holm in zip(pairs, found, stats.holm([i.p for i in found], len(claims.ORDERINGS))):
         label = "undecided" if holm >= 0.05 else "confirmed" if i.mean < 0 else "reversed"
         rows.append(
-            [f"{claim} (`{better}` < `{worse}`)", LABELS[label], str(i.n), with_interval(i, 2), p_value(holm)]
+            [f"{claim} (`{better}` < `{worse}`)", label_of(label, i.n), str(i.n), with_interval(i, 2), p_value(holm)]
         )
     if not rows:
         return []
@@ -303,6 +322,41 @@ def gradient_orderings(means):
             "gradient need not be a smaller loss."
         ),
         Table("Gradient orderings", ["result of the paper", "gradient", "checkpoints", "difference, %", "p, Holm"], rows, 2),
+    ]
+
+
+# One part of a recipe changed: (change, with it, without it)
+CHANGES = [
+    ("RHT, E1M2", "ufp4", "ufp4-rht-none"),
+    ("RHT, E2M1", "e2m1-rht-all", "e2m1-rht-none"),
+    ("SR on dY, E1M2, RHT on all", "ufp4", "ufp4-no-sr"),
+    ("SR on dY, E2M1, RHT on wgrad", "e2m1-baseline", "e2m1-no-sr"),
+    ("E1M2 for E2M1, RHT on all", "ufp4", "e2m1-rht-all"),
+    ("E1M2 for E2M1, no RHT", "ufp4-rht-none", "e2m1-rht-none"),
+]
+
+
+def changes_section(means):
+    """What one change does in one GEMM, paired by checkpoint."""
+    rows = []
+    for change, after, before in CHANGES:
+        for gemm in GEMMS:
+            a, b = means.get((after, gemm)), means.get((before, gemm))
+            seeds = sorted(set(a["error"]) & set(b["error"])) if a and b else []
+            if len(seeds) < 2 or all(a["error"][s] == b["error"][s] for s in seeds):  # no change of this GEMM
+                continue
+            error = stats.interval([100 * (a["error"][s] / b["error"][s] - 1) for s in seeds])
+            gain = stats.interval([100 * (a["gain"][s] - b["gain"][s]) for s in seeds])
+            rows.append([change, gemm, str(len(seeds)), with_interval(error, 1), with_interval(gain, 2)])
+    if not rows:
+        return []
+    return [
+        Heading("What a change does in a GEMM", 3),
+        Text(
+            "The squared relative error with the change against that without it, in percent of the latter, and the change "
+            "of the gain in percentage points; paired by checkpoint. Exploratory: these intervals are not corrected."
+        ),
+        Table("Changes", ["change", "GEMM", "checkpoints", "squared error, % [95%]", "gain, points [95%]"], rows, 2),
     ]
 
 
@@ -320,12 +374,79 @@ def by_layer_section(rows):
     return [Table("Gain of the gradient by layer, all GEMMs", ["recipe", *parameters], table, folded=True)]
 
 
+# ---- Pictures
+
+
+def forest(title, rows, x_name):
+    """rows: [(name, Interval, class of recipe)]; the first is at the top."""
+    ends = [v for _, i, _ in rows for v in (i.low, i.high)]
+    named = [(len(rows) - 1 - k, name) for k, (name, *_) in enumerate(rows)]
+    plot = svg.Plot(
+        title,
+        (min(0.0, *ends), max(0.0, *ends)),
+        (-0.7, len(rows) - 0.3),
+        x_name,
+        "",
+        width=820,
+        height=70 + 26 * len(rows),
+        named_y=named,
+        left=280,
+    )
+    plot.vertical(0)
+    for (y, name), (_, i, recipe) in zip(named, rows):
+        plot.whisker(y, i.low, i.high, recipe)
+        plot.dot(i.mean, y, recipe, f"{name}: {with_interval(i)}")
+    return plot.picture()
+
+
+def recipe_class(recipe):
+    return "e2m1-baseline" if recipe.startswith("e2m1") else "ufp4"
+
+
+def pictures(records, gradients):
+    """{file name: SVG} of docs/pictures/; only those that have data."""
+    out, effects, means = {}, fork_effects(records), gradient_means(gradients)
+    wide = lambda i: i is not None and i.n > 1
+    forks = [(f"{b} < {w}", stats.interval(fork_differences(effects, b, w)), "ufp4") for _, b, w in design.orderings()]
+    if any(wide(i) for _, i, _ in forks):
+        out["study_forks.svg"] = forest(
+            "Differences of the held-out loss after forks",
+            [row for row in forks if wide(row[1])],
+            "difference of the held-out loss, %; left of 0 agrees with the paper",
+        )
+    whole = [(v.difference, b, w) for _, b, w, v in orderings(records) if wide(v.difference)]
+    if whole:
+        out["study_orderings.svg"] = forest(
+            "Differences of the held-out loss, nano",
+            [(f"{b} < {w} ({i.n})", i, "ufp4") for i, b, w in whole],
+            "difference of the held-out loss, %; left of 0 agrees with the paper",
+        )
+    errors = [
+        (f"{recipe}, {gemm}", stats.interval([100 * e for e in means[recipe, gemm]["error"].values()]), recipe)
+        for recipe in ("ufp4", "ufp4-no-sr", "ufp4-rht-none", "e2m1-baseline", "e2m1-rht-all", "e2m1-rht-none")
+        for gemm in ("fprop", "dgrad", "wgrad")
+        if (recipe, gemm) in means
+    ]
+    if errors and all(wide(i) for _, i, _ in errors):
+        rows = [(name, i, recipe_class(recipe)) for name, i, recipe in errors]
+        name = "Squared relative error of the gradient by GEMM"
+        out["study_gradients.svg"] = forest(name, rows, "bias + variance, % of the squared norm of the gradient")
+    return out
+
+
+def picture_of(name, about, records, gradients):
+    return [Text(f"![{about}](pictures/{name})")] if name in pictures(records, gradients) else []
+
+
 def sections(records, gradients, first):
     return [
         Heading("Results"),
         *onset_section(first),
         *noise_section(records),
         *(block for model in design.MODELS for block in orderings_section(records, model)),
+        *picture_of("study_orderings.svg", "Forest plot of the orderings, nano", records, gradients),
         *forks_section(records),
+        *picture_of("study_forks.svg", "Forest plot of the orderings after forks", records, gradients),
         *gradients_section(gradients),
+        *picture_of("study_gradients.svg", "Squared error of the gradient by GEMM and recipe", records, gradients),
     ]

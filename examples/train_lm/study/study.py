@@ -280,7 +280,10 @@ def command_report(args):
         page.update(args.page, found)
         log(f"written: {args.page}")
     if args.second_page:
-        page.update_blocks(args.second_page, second.sections(*second_design(args)[:2], merged))
+        runs, gradients, _ = second_design(args)
+        page.update_blocks(args.second_page, second.sections(runs, gradients, merged))
+        for name, picture in second.pictures(runs, gradients).items():
+            records.write_atomically(args.second_page.parent / "pictures" / name, picture)
         log(f"written: {args.second_page}")
     for message in found["messages"]:
         log(f"left out: {message}")

@@ -88,9 +88,9 @@ def label(value):
 class Plot:
     """Axes with data coordinates. width and height are of the drawing; the page scales it down where it must."""
 
-    def __init__(self, title, x, y, x_name, y_name, width=640, height=330, log_x=False, ticks_x=None, named_y=None):
+    def __init__(self, title, x, y, x_name, y_name, width=640, height=330, log_x=False, ticks_x=None, named_y=None, left=176):
         self.title, self.width, self.height, self.log_x = title, width, height, log_x
-        self.left, self.right, self.top, self.bottom = (176 if named_y else 62), width - 14, 12, height - 46
+        self.left, self.right, self.top, self.bottom = (left if named_y else 62), width - 14, 12, height - 46
         self.x0, self.x1 = self._widen(x, log_x, 0.02)
         self.y0, self.y1 = y if named_y else self._widen(y, False, 0.06)
         self.body = []
@@ -196,6 +196,18 @@ class Plot:
     def text(self, x, y, words, dx=8):
         self.body.append(
             f'<text class="t" x="{self.px(x) + dx:.1f}" y="{self.py(y) + 4:.1f}">{html.escape(words)}</text>'
+        )
+
+    def picture(self):
+        """A file of its own."""
+        style = (
+            "svg{background:#fff}text{font:12px system-ui,sans-serif;fill:#59616d}.name{fill:#14171c}"
+            ".gridline{stroke:#e7eaee}.axis{stroke:#59616d}.stem{fill:none;stroke:#0062b0;stroke-width:2}"
+            ".mark{fill:#0062b0}.mark.r-e2m1{fill:#c2500f}.stem.r-e2m1{stroke:#c2500f}"
+        )
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" role="img">'
+            f"<title>{html.escape(self.title)}</title><style>{style}</style>{''.join(self.body)}</svg>\n"
         )
 
     def svg(self):

@@ -12,15 +12,15 @@ namespace ufp4::analysis::inline UFP4_TYPES {
 /// unless the transform spread data over it. Sums are binary64 over rows in a fixed order: the same numbers for every
 /// thread count. A NaN block makes attenuation and sqnr_db NaN.
 struct report {
-  double attenuation = 0;              ///< sum(x q) / sum(x x): below 1 if rounding shrinks values. NaN if x is zero
-  double sqnr_db = 0;                  ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
-  double bucket_utilization = 0;       ///< 2^H / V, H the entropy in bits of the values used, V the number of values
-  double scale_underflow_rate = 0;     ///< share of blocks with amax > 0 whose scale became 0
-  double saturation_rate = 0;          ///< share of elements whose scaled magnitude was beyond qmax
-  std::uint64_t nonfinite_blocks = 0;  ///< blocks with a NaN or Inf after the transform
-  std::uint64_t elements = 0;          ///< elements that were measured
-  std::uint64_t blocks = 0;            ///< blocks, padding included
-  std::array<std::uint64_t, 16> histogram{};  ///< elements by code
+  double attenuation = 0;           ///< sum(x q) / sum(x x): below 1 if rounding shrinks values. NaN if x is zero
+  double sqnr_db = 0;               ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
+  double bucket_utilization = 0;    ///< 2^H / V, H the entropy in bits of the values used, V their number; NaN if wide
+  double scale_underflow_rate = 0;  ///< share of blocks with amax > 0 whose scale became 0
+  double saturation_rate = 0;       ///< share of elements whose scaled magnitude was beyond qmax
+  std::uint64_t nonfinite_blocks = 0;         ///< blocks with a NaN or Inf after the transform
+  std::uint64_t elements = 0;                 ///< elements that were measured
+  std::uint64_t blocks = 0;                   ///< blocks, padding included
+  std::array<std::uint64_t, 16> histogram{};  ///< elements by code; zeros for elements of one byte
 };
 
 /// (2 q_i - q_{i-1} - q_{i+1}) / 4 on magnitudes, in units of the grid: what rounding to nearest adds on average in the
@@ -54,9 +54,11 @@ using namespace cpu::detail;
 /// The sums over one strip of rows.
 struct sums {
   double xx = 0, xq = 0, ee = 0;
-  std::array<std::uint64_t, 16> histogram{};
+  std::uint64_t elements = 0;
+  std::array<std::uint64_t, 16> histogram{};  ///< of 4-bit codes
 
   void add(const float* values, const float* decoded, std::size_t count) {
+    elements += count;
     for (std::size_t i = 0; i < count; ++i) {
       const auto x = static_cast<double>(values[i]), q = static_cast<double>(decoded[i]);
       xx += x * x;
@@ -68,6 +70,7 @@ struct sums {
     xx += other.xx;
     xq += other.xq;
     ee += other.ee;
+    elements += other.elements;
     for (std::size_t c = 0; c < 16; ++c) histogram[c] += other.histogram[c];
     return *this;
   }
@@ -87,7 +90,7 @@ inline void add_run(const quantize_job& job, const coded_run& run, sums& s) {
   const std::size_t live = live_columns(left, width, job.transform.n);
   for (std::size_t r = 0; r < run.rows; ++r) {
     s.add(run.x + r * width, q + r * width, live);
-    for (std::size_t k = 0; k < live; ++k) ++s.histogram[run.codes[r * width + k]];
+    for (std::size_t k = 0; !job.format.is_wide() && k < live; ++k) ++s.histogram[run.codes[r * width + k]];
   }
 }
 
@@ -125,7 +128,7 @@ struct measured_chunk : quantized_chunk {
       for (std::size_t r = row; r < row + rows; ++r) {
         const std::size_t at = r * width + k, count = live - k < run ? live - k : run;
         s.add(x + at, values + at, count);
-        count_codes(codes + at / 2, count, s.histogram);
+        if (!part.format.is_wide()) count_codes(codes + at / 2, count, s.histogram);
       }
   }
 };
@@ -183,14 +186,15 @@ struct totals {
   quantize_report seen;
   std::uint64_t blocks = 0;  ///< blocks, padding included
 
-  report result(const grid4& grid) const {
+  report result(const format_spec& format) const {
     report r;
     r.histogram = all.histogram;
-    for (const std::uint64_t n : all.histogram) r.elements += n;
+    r.elements = all.elements;
     r.blocks = blocks;
     r.attenuation = all.xq / all.xx;
     r.sqnr_db = 10.0 * __builtin_log10(all.xx / all.ee);
-    r.bucket_utilization = utilization(grid, all.histogram);
+    r.bucket_utilization =
+        format.is_wide() ? std::numeric_limits<double>::quiet_NaN() : utilization(format.grid, all.histogram);
     r.nonfinite_blocks = seen.nonfinite_blocks;
     const auto share = [](std::uint64_t n, std::uint64_t of) {
       return of == 0 ? 0 : static_cast<double>(n) / static_cast<double>(of);
@@ -235,7 +239,7 @@ class any_measurement {
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
     detail::add_piece(ctx, format_, detail::source_of(x), detail::collect(policies...), totals_);
   }
-  report result() const { return totals_.result(format_.grid); }  ///< The report over all rows so far.
+  report result() const { return totals_.result(format_); }  ///< The report over all rows so far.
 
  private:
   format_spec format_;
@@ -253,7 +257,7 @@ class measurement {
     detail::check_preset<F>("analysis::measure", options);
     detail::add_piece<detail::preset_of<F>>(ctx, spec_of<format_of<F>>, detail::source_of(x), options, totals_);
   }
-  report result() const { return totals_.result(spec_of<format_of<F>>.grid); }  ///< The report over all rows so far.
+  report result() const { return totals_.result(spec_of<format_of<F>>); }  ///< The report over all rows so far.
 
  private:
   detail::totals totals_;

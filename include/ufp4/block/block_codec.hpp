@@ -27,10 +27,11 @@ UFP4_HD constexpr std::uint32_t amax_bits(const block_values& v) {
 }
 
 /// The codes, one in a byte, of `count` scaled values t. `index`: element index of the first (numerics 3).
-template <rounding_policy Rounding>
-UFP4_HD constexpr void round_run(const grid4& grid, const Rounding& rounding, const float* t, int count,
+template <class Grid, rounding_policy Rounding>
+UFP4_HD constexpr void round_run(const Grid& format, const Rounding& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
-  for (int k = 0; k < count; ++k) codes[k] = round_to_grid(grid, rounding, t[k], index + static_cast<std::uint64_t>(k));
+  for (int k = 0; k < count; ++k)
+    codes[k] = round_to_code(format, rounding, t[k], index + static_cast<std::uint64_t>(k));
 }
 
 /// The random bits of eight elements, from one call of Philox.
@@ -41,49 +42,52 @@ struct drawn_random_bits {
   }
 };
 
-UFP4_HD constexpr void round_run(const grid4& grid, const stochastic& rounding, const float* t, int count,
+template <class Grid>
+UFP4_HD constexpr void round_run(const Grid& format, const stochastic& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   for (int k = 0; k < count;) {
     const std::uint64_t i = index + static_cast<std::uint64_t>(k);
     const int here = 8 - static_cast<int>(i & 7u), left = count - k;
     const int group = here < left ? here : left;
-    round_run(grid, drawn_random_bits{rounding.random_bits(i >> 3)}, t + k, group, i, codes + k);
+    round_run(format, drawn_random_bits{rounding.random_bits(i >> 3)}, t + k, group, i, codes + k);
     k += group;
   }
 }
 
-UFP4_HD constexpr void round_run(const grid4& grid, const rounding_spec& rounding, const float* t, int count,
+template <class Grid>
+UFP4_HD constexpr void round_run(const Grid& format, const rounding_spec& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   switch (rounding.what) {
-    case rounding_spec::kind::nearest_even: return round_run(grid, nearest_even{}, t, count, index, codes);
-    case rounding_spec::kind::nearest_away: return round_run(grid, nearest_away{}, t, count, index, codes);
-    case rounding_spec::kind::toward_zero: return round_run(grid, toward_zero{}, t, count, index, codes);
-    case rounding_spec::kind::stochastic: return round_run(grid, rounding.random_bits, t, count, index, codes);
+    case rounding_spec::kind::nearest_even: return round_run(format, nearest_even{}, t, count, index, codes);
+    case rounding_spec::kind::nearest_away: return round_run(format, nearest_away{}, t, count, index, codes);
+    case rounding_spec::kind::toward_zero: return round_run(format, toward_zero{}, t, count, index, codes);
+    case rounding_spec::kind::stochastic: return round_run(format, rounding.random_bits, t, count, index, codes);
   }
 }
 
-UFP4_HD constexpr void zero_codes(const grid4& grid, const block_values& v, std::uint8_t* codes) {
+template <class Grid>
+UFP4_HD constexpr void zero_codes(const Grid& format, const block_values& v, std::uint8_t* codes) {
   for (int r = 0; r < v.rows; ++r)
-    for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = grid.code[grid.zero];
+    for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = zero_code(format);
 }
 
 /// Codes +0 and the bits of a NaN scale, counted.
 UFP4_HD constexpr std::uint32_t nan_block(const format_spec& format, const block_values& v, std::uint8_t* codes,
                                           quantize_report& report) {
   ++report.nonfinite_blocks;
-  zero_codes(format.grid, v, codes);
+  zero_codes(format, v, codes);
   return nan_scale(format.scale);
 }
 
 /// Rounds one row of a block under its scale; returns the number of values beyond qmax.
-template <rounding_policy Rounding>
-UFP4_HD constexpr std::uint64_t round_row(const grid4& grid, const block_scale& scale, const Rounding& rounding,
+template <class Grid, rounding_policy Rounding>
+UFP4_HD constexpr std::uint64_t round_row(const Grid& grid, const block_scale& scale, const Rounding& rounding,
                                           const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
   float t[256];  // scaled values, stored so that no product is fused into a later subtraction
   std::uint64_t beyond = 0;
   for (int k = 0; k < count; ++k) t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
   for (int k = 0; scale.rescale != 1.0f && k < count; ++k) t[k] = rounded(t[k] * scale.rescale);
-  for (int k = 0; k < count; ++k) beyond += magnitude(t[k]) > grid.qmax;
+  for (int k = 0; k < count; ++k) beyond += magnitude(t[k]) > qmax_in(grid);
   round_run(grid, rounding, t, count, index, codes);
   return beyond;
 }
@@ -153,7 +157,7 @@ struct block_coder {
     const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(amax));
     if constexpr (scale_rule<Rule>)
       if (scale.bits == detail::nan_scale(format.scale)) return detail::nan_block(format, v, codes, report);
-    code(format.grid, scale, v, amax, index, row_step, codes, report);
+    code(format, scale, v, amax, index, row_step, codes, report);
     return scale.bits;
   }
 
@@ -164,7 +168,7 @@ struct block_coder {
     const block_scale scale = detail::scale_for_grid(format, 0, rule, tensor, v, detail::to_float(amax));
     if (scale.factor == 0.0f || amax == 0) {
       report.underflowed_scales += amax != 0;
-      detail::zero_codes(format.grid, v, codes);
+      detail::zero_codes(format, v, codes);
       return scale.bits;
     }
     float t[256];
@@ -172,10 +176,12 @@ struct block_coder {
       t[k] = detail::rounded(scale.divides ? v.x[k] / scale.factor : v.x[k] * scale.factor);
     const std::uint32_t bits = scale.bits | detail::take_exponents(format, v.cols, t);
     for (int k = 0; k < v.cols; ++k) report.saturated += detail::magnitude(t[k]) > format.grid.qmax;
-    detail::round_run(format.grid, rounding, t, v.cols, index, codes);
+    detail::round_run(format, rounding, t, v.cols, index, codes);
     return bits;
   }
-  UFP4_MEMBER void code(const grid4& grid, const block_scale& scale, const block_values& v, std::uint32_t amax,
+  /// Grid: the format, or one of its grids.
+  template <class Grid>
+  UFP4_MEMBER void code(const Grid& grid, const block_scale& scale, const block_values& v, std::uint32_t amax,
                         std::uint64_t index, std::uint64_t row_step, std::uint8_t* codes,
                         quantize_report& report) const {
     if (scale.factor == 0.0f || amax == 0) {  // e8m0 has no zero scale: there amax decides
@@ -215,9 +221,10 @@ UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale
   return detail::make_tensor_constants(format, rule, global_amax);
 }
 
-/// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out, the block scale
-/// returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic
-/// rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's own.
+/// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out (B bytes if the
+/// format is wide), the block scale returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`:
+/// of x[0], for stochastic rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's
+/// own.
 template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
   requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},
@@ -229,18 +236,22 @@ UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* pack
   constexpr format_spec format = spec_of<F>;
   const block_coder<Rounding, Rule> coder{format, rule, tensor, rounding};
   const std::uint32_t bits = coder({x, 1, count, count}, index, 0, codes, report);
-  pack_codes(codes, count, packed);
+  if constexpr (F::is_wide)
+    for (int k = 0; k < count; ++k) packed[k] = codes[k];
+  else
+    pack_codes(codes, count, packed);
   return detail::scale_as<typename F::scale_type>(bits);
 }
 
-/// The inverse: B / 2 bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
+/// The inverse: B / 2 or B bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
 template <any_block_format F>
   requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::scale_type scale, float* x,
                                         float tensor_scale = 1.0f) {
   const float effective = static_cast<float>(scale) * tensor_scale;
   constexpr format_spec format = spec_of<F>;
-  for (std::size_t k = 0; k < F::block_size; ++k) x[k] = format.grid.value[code_at(packed, k)] * effective;
+  for (std::size_t k = 0; k < F::block_size; ++k)
+    x[k] = detail::value_of(format, F::is_wide ? packed[k] : code_at(packed, k)) * effective;
   detail::settle(x, F::block_size);  // the caller may add them up
 }
 

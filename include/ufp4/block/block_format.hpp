@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ufp4/format/grid.hpp>
+#include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
@@ -87,8 +88,11 @@ struct format_spec {
   scale_kind scale;      ///< the type of the block scales
   block_shape block;     ///< the elements that share a scale
   outer_scale outer;     ///< the scales above the block scales
-  grid_choice choice{};  ///< further grids
+  wide_element wide = wide_element::none;  ///< elements of one byte instead of 4 bits: `grid` has only their constants
+  grid_choice choice{};                    ///< further grids
 
+  /// Whether an element takes one byte; otherwise two take it.
+  UFP4_MEMBER constexpr bool is_wide() const { return wide != wide_element::none; }
   UFP4_MEMBER constexpr bool two_level() const { return outer.span != outer_span::none; }  ///< has outer scales
   /// Whether a scale of the whole matrix is the outer scale: q.tensor_scale().
   UFP4_MEMBER constexpr bool has_tensor_scale() const { return outer.span == outer_span::tensor; }
@@ -141,7 +145,7 @@ namespace ufp4::detail::inline UFP4_TYPES {
 /// The grids of block_format's first argument: `first` and `choice`.
 template <class Elements>
 struct grids_of {};
-template <element_format E>
+template <any_element_format E>
 struct grids_of<E> {
   static constexpr grid4 first = grid_of<E>();
   static constexpr float factor = 1;
@@ -207,7 +211,8 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
 ///
-/// | Element | any element_format, a user's own included; one_of<...> for blocks that choose among several   |
+/// | Element | any element_format, a user's own included; one_of<...> for blocks that choose among several;  |
+/// |         | int8 or int8q6                                                                                |
 /// | Scale   | float, bf16, e4m3, ue5m3, e8m0 or e6m2                                                        |
 /// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256;    |
 /// |         | grouped(64, 8, 4): with one-bit exponents of groups of columns                                |
@@ -241,6 +246,7 @@ struct block_format {
   static constexpr bool two_level = outer.span != outer_span::none;                ///< has outer scales
   static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;       ///< one for the whole matrix
   static constexpr bool has_outer_array = two_level && !has_tensor_scale;          ///< one for each row or segment
+  static constexpr bool is_wide = wide_element_format<Element>;                    ///< an element takes one byte
   /// Bytes of what is stored for a block: sizeof(Scale), or more where the number of its grid does not fit there.
   static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1, Block);
   static_assert(detail::group_mismatch(Block, scale_traits<Scale>::kind, grids - 1) == nullptr,
@@ -252,7 +258,7 @@ struct block_format {
   static constexpr bool has_scale_array = !has_outer_array && block_bytes == sizeof(Scale);
   /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
   static constexpr double bits_per_element =
-      4.0 + 8.0 * block_bytes / (Block.rows * Block.cols) +
+      (is_wide ? 8.0 : 4.0) + 8.0 * block_bytes / (Block.rows * Block.cols) +
       (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / (Block.rows * outer.segment));
 };
 
@@ -266,10 +272,28 @@ struct is_block_format<block_format<E, S, B, T>> : std::true_type {};
 template <class F>
 concept any_block_format = is_block_format<F>::value;
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// format_spec::wide of an element type.
+template <class E>
+constexpr wide_element wide_of() {
+  if constexpr (wide_element_format<E>)
+    return E::wide;
+  else
+    return wide_element::none;
+}
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// The format F as data.
 template <any_block_format F>
 inline constexpr format_spec spec_of = {detail::grids_of<typename F::element_type>::first,
                                         scale_traits<typename F::scale_type>::kind, F::block, F::outer,
+                                        detail::wide_of<typename F::element_type>(),
                                         detail::grids_of<typename F::element_type>::choice};
 
 }  // namespace ufp4::inline UFP4_TYPES
@@ -326,10 +350,25 @@ constexpr const char* choice_mismatch(const format_spec& f) {
   return nullptr;
 }
 
+/// Bytes of the codes of `count` elements; count is even.
+UFP4_HD constexpr std::size_t code_bytes(const format_spec& f, std::size_t count) {
+  return f.is_wide() ? count : count / 2;
+}
+
+/// Whether the grid is that of elements of one byte, with a unit that leaves products of two units normal numbers.
+constexpr bool is_wide_grid(const format_spec& f) {
+  const float unit = f.grid.unit;
+  return unit > 0x1p-60f && unit < 0x1p40f && (to_bits(unit) & 0x007FFFFFu) == 0 && f.grid == wide_grid(f.wide, unit);
+}
+
 /// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
   const int rows = f.block.rows, cols = f.block.cols;
-  if (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f))
+  if (f.wide > wide_element::int8) return "the format's wide is no wide_element";
+  if (f.is_wide() && (f.choice.count != 0 || f.block.group[0] != 0))
+    return "elements of one byte have one grid and no one-bit exponents";
+  if (f.is_wide() && !is_wide_grid(f)) return "a format with elements of one byte needs the grid of wide_grid()";
+  if (!f.is_wide() && (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f)))
     return "the format has no values; spec_of<nvfp4> is one that has";
   if (f.scale > scale_kind::e6m2) return "the format's scale is no scale_kind";
   if (cols < 2 || cols > 256 || (cols & (cols - 1)) != 0)

@@ -69,7 +69,7 @@ struct torchao_mx_coder : coder_base<torchao_mx_coder<mode>> {
     const std::uint32_t bits = torchao_scale(mode, to_float(amax));
     if (bits == 0xFFu) return nan_block(this->format, v, codes, report);
     const block_scale scale = scale_from_bits(this->format, this->tensor, bits);
-    report.saturated += round_row(this->format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
+    report.saturated += round_row(this->format, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return bits;
   }
 };
@@ -144,7 +144,7 @@ struct te_nvfp4_coder : coder_base<te_nvfp4_coder> {
     block_scale scale = choose_scale(format, {}, tensor, v, to_float(amax));
     if (scale.factor == 0.0f) scale.factor = max_finite;
     report.underflowed_scales += scale.bits == 0 && amax != 0;
-    report.saturated += round_row(format.grid, scale, nearest_even{}, v.x, v.cols, 0, codes);
+    report.saturated += round_row(format, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return scale.bits;
   }
 };

@@ -1,4 +1,4 @@
-// ufp4 - packs two codes into a byte: the even element in the low nibble.
+// ufp4 - packs two codes of 4 bits into a byte: the even element in the low nibble.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -36,6 +36,10 @@ using if4 = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>
 // One-bit exponents under the scale.
 /// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale, with exponents of groups of 8 and of 4.
 using hif4 = block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>;
+// Wide: elements of one byte, for activations beside 4-bit weights with blocks of the same length.
+using int8_f32 =
+    block_format<int8, float, 16>;              ///< 8-bit integers, binary32 scales: beside nvfp4 and the *_f32 formats
+using mxint8 = block_format<int8q6, e8m0, 32>;  ///< OCP MXINT8: beside mxfp4, mx_e1m2 and mxint4
 
 /// A string literal as a template argument.
 template <std::size_t size>
@@ -71,6 +75,9 @@ using presets =
 /// operations and the C interface have them: GPUs and file formats reject them.
 using extended_presets =
     preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">>;
+/// The presets whose elements take one byte. A list of their own, because GPUs, prepacking and GGUF have formats of 4
+/// bits only.
+using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
 
 /// Calls visit(preset_row<...>{}) for every row of a list, in its order.
 template <class Visit, class... Rows>
@@ -86,6 +93,11 @@ constexpr void for_each_preset(Visit&& visit) {
 template <class Visit>
 constexpr void for_each_extended_preset(Visit&& visit) {
   for_each_row(extended_presets{}, visit);
+}
+/// The same for every preset of elements of one byte.
+template <class Visit>
+constexpr void for_each_wide_preset(Visit&& visit) {
+  for_each_row(wide_presets{}, visit);
 }
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -4,6 +4,7 @@
 
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/round/round_to_grid.hpp>
+#include <ufp4/round/round_to_int8.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -99,6 +100,38 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 using rule_kind = scale_rule_spec::kind;
 
+/// The value of a code of a format, without scales.
+UFP4_HD constexpr float value_of(const format_spec& f, std::uint8_t code) {
+  if (f.is_wide()) return static_cast<float>(static_cast<std::int8_t>(code)) * f.grid.unit;
+  return f.grid.value[code];
+}
+/// The code of +0.
+UFP4_HD constexpr std::uint8_t zero_code(const format_spec& f) {
+  return f.is_wide() ? std::uint8_t{0} : f.grid.code[f.grid.zero];
+}
+/// The same of one of several grids.
+UFP4_HD constexpr std::uint8_t zero_code(const grid4& grid) { return grid.code[grid.zero]; }
+/// The value of a code in a block with these stored bits, without scales and one-bit exponents.
+UFP4_HD constexpr float element_value(const format_spec& f, std::uint32_t bits, std::uint8_t code) {
+  return f.choice.count == 0 ? value_of(f, code) : nth_grid(f, grid_number(f, bits)).value[code];
+}
+/// The largest magnitude that rounding gives.
+UFP4_HD constexpr float qmax_in(const format_spec& f) { return f.grid.qmax; }
+UFP4_HD constexpr float qmax_in(const grid4& grid) { return grid.qmax; }
+/// The code of t, which is not a NaN.
+template <rounding_policy Rounding>
+UFP4_HD constexpr std::uint8_t round_to_code(const format_spec& f, const Rounding& rounding, float t,
+                                             std::uint64_t index) {
+  if (f.is_wide()) return round_to_int8(f.grid.unit, rounding, t, index);
+  return round_to_grid(f.grid, rounding, t, index);
+}
+
+template <rounding_policy Rounding>
+UFP4_HD constexpr std::uint8_t round_to_code(const grid4& grid, const Rounding& rounding, float t,
+                                             std::uint64_t index) {
+  return round_to_grid(grid, rounding, t, index);
+}
+
 /// The reason why a rule does not apply to a format, or nullptr.
 constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_spec& f) {
   const bool power_of_two = f.scale == scale_kind::e8m0, is_up = rule.what == rule_kind::up;
@@ -116,7 +149,7 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
     return "mse_search and four_over_six are for formats of one grid; blocks of several choose a grid already";
   if (rule.what != rule_kind::four_over_six) return nullptr;
   if (rule.mse_search) return "four_over_six and mse_search are two searches; choose one";
-  if (f.two_level() && f.grid.qmax == 6.0f) return nullptr;
+  if (f.two_level() && f.grid.qmax == 6.0f && !f.is_wide()) return nullptr;
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
 
@@ -194,14 +227,14 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind 
 }
 
 /// The squared error of nearest_even codes under a scale, by fma over the block in index order.
-UFP4_HD inline float squared_error(const grid4& grid, const block_values& v, const block_scale& scale) {
+UFP4_HD inline float squared_error(const format_spec& f, const block_values& v, const block_scale& scale) {
   float err = 0.0f;
   for (int r = 0; r < v.rows; ++r)
     for (int k = 0; k < v.cols; ++k) {
       const float x = rounded(v.x[r * v.stride + k]);  // it may be a product that the compiler could fuse
       const float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
-      const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
-      const float d = x - rounded(grid.value[code] * scale.effective);
+      const std::uint8_t code = scale.factor == 0.0f ? zero_code(f) : round_to_code(f, nearest_even{}, t, 0);
+      const float d = x - rounded(value_of(f, code) * scale.effective);
       err = fma(d, d, err);
     }
   return err;
@@ -212,7 +245,7 @@ UFP4_HD inline block_scale four_or_six(const format_spec& f, const tensor_consta
   const float u = amax * tensor.scale_factor;
   const block_scale six = scale_from_bits(f, tensor, encode_scale(f.scale, u));
   const block_scale four = scale_from_bits(f, tensor, encode_scale(f.scale, 1.5f * u));
-  return squared_error(f.grid, v, four) < squared_error(f.grid, v, six) ? four : six;
+  return squared_error(f, v, four) < squared_error(f, v, six) ? four : six;
 }
 
 /// The j-th candidate of mse_search around a scale, or false where its code is not valid.
@@ -235,7 +268,7 @@ UFP4_HD inline block_scale smallest_error(const format_spec& f, const tensor_con
     std::uint32_t bits = 0;
     if (!search_candidate(f.scale, base, j, bits)) continue;
     const block_scale candidate = scale_from_bits(f, tensor, bits);
-    const float err = squared_error(f.grid, v, candidate);
+    const float err = squared_error(f, v, candidate);
     if (!found || err < least) best = candidate, least = err;
     found = true;
   }

@@ -168,7 +168,7 @@ std::int32_t ufp4_measure(const ufp4_context* context, const ufp4_format* format
     ufp4::analysis::detail::totals all;
     ufp4::analysis::detail::add_piece(ctx, f, from, options_of(function, o, transform_of(function, transform), counted),
                                       all);
-    *report = to_c(all.result(f.grid));
+    *report = to_c(all.result(f));
     add_counts(o.counts, counted);
   });
 }

@@ -66,6 +66,7 @@ struct gemm_kernel {
   void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch) = nullptr;
   accumulate fast_is = accumulate::fast;  ///< exact_blocks if `fast` gives its bits where they are finite
   bool any_format = false;                ///< has code for formats that need_portable; the others take no job with them
+  bool knows_wide = false;                ///< takes() knows wide formats; otherwise it is not asked about them
 
   accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
 };
@@ -77,6 +78,14 @@ constexpr gemm_kernel kernel_of(isa tier, const char* name, std::size_t depth, s
                                 std::size_t part_cols, accumulate fast_is = accumulate::exact_blocks) {
   return {tier,      name,           F::tile_rows,  F::tile_cols,      depth,        part_rows, part_cols,
           &F::takes, &F::left_bytes, &F::pack_left, &F::scratch_bytes, &F::multiply, fast_is};
+}
+/// The same of a kernel that also reads operands with elements of one byte, where its takes() admits them.
+template <class F, class Use = void>
+constexpr gemm_kernel wide_kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
+                                     std::size_t part_cols) {
+  gemm_kernel kernel = kernel_of<F, Use>(tier, name, depth, part_rows, part_cols);
+  kernel.knows_wide = true;
+  return kernel;
 }
 
 template <class Kernel>
@@ -150,11 +159,12 @@ inline const quantize_row& quantize_kernel_for(const kernel_table<quantize_row>&
       if (row.tier == i && row.takes(job, coder)) return row;
 }
 inline const gemm_kernel& gemm_kernel_for(const gemm_table& table, const gemm_job& job, isa tier) {
+  const bool wide = job.left.is_wide() || job.right.is_wide();
   const bool special =
       ufp4::detail::needs_portable(job.left.q.format) || ufp4::detail::needs_portable(job.right.q.format);
   for (isa i = tier;; i = parent(i))
     for (const gemm_kernel* row : table)
-      if (row->tier == i && (row->any_format || !special) && row->takes(job)) return *row;
+      if (row->tier == i && (row->any_format || !special) && (!wide || row->knows_wide) && row->takes(job)) return *row;
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

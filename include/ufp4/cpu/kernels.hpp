@@ -140,6 +140,7 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
 #endif
     &gemm_scalar_kernel,
 #if UFP4_X86(avx2)
+    &avx2::int8_kernel<avx2::pairs_in_steps>,
     &avx2::gemm_f32_kernel<Use>,
 #endif
 #if UFP4_X86(avx512)

@@ -1,8 +1,9 @@
-// ufp4 - a 4-bit element format as data: its sixteen values, sorted, with the constants that kernels use.
+// ufp4 - an element format as data: its sixteen values, sorted, with the constants that kernels use.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Kernels take a grid4 instead of a type, so that one kernel serves every format, a user's own included (architecture
-// decision 3). grid_of<E>() computes it from the element type at compile time.
+// decision 3). grid_of<E>() computes it from the element type at compile time. Of an element of one byte a grid has
+// only the constants: no levels.
 #pragma once
 
 #include <ufp4/concepts.hpp>
@@ -93,6 +94,20 @@ constexpr grid4 grid_of() {
   static_assert(grid.level[grid.zero] == 0.0f, "an element format needs a zero");
   static_assert(!grid.exact_products || detail::integers_fit(grid),
                 "exact_products: the values are not small integers times a power of two; set it to false");
+  return grid;
+}
+/// The constants of elements of one byte whose values are multiples of `unit`; no levels.
+UFP4_HOST_MEMBER constexpr grid4 wide_grid(wide_element, float unit) {
+  grid4 g{};
+  g.unit = unit;
+  g.qmax = 127.0f * unit;
+  g.exact_products = true;
+  return g;
+}
+template <wide_element_format E>
+constexpr grid4 grid_of() {
+  constexpr grid4 grid = wide_grid(E::wide, E::unit());
+  static_assert(grid.qmax == (E::max)(), "an element of one byte has the largest magnitude of its kind");
   return grid;
 }
 

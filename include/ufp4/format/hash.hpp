@@ -7,6 +7,7 @@
 #include <typeindex>  // the lightest standard header that declares std::hash
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>
+#include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
 #include <ufp4/format/table_element.hpp>
 

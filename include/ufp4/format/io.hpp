@@ -9,6 +9,7 @@
 #include <iosfwd>
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>
+#include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
 #include <ufp4/format/table_element.hpp>
 #include <version>

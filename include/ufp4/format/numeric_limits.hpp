@@ -1,4 +1,4 @@
-// ufp4 - std::numeric_limits of fp4<...>, int4, e4m3, ue5m3, e8m0, bf16 and fp16.
+// ufp4 - std::numeric_limits of fp4<...>, int4, int8, int8q6, e4m3, ue5m3, e8m0, bf16 and fp16.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every member follows the standard's definition. No type has arithmetic, so none is IEC 559, traps or wraps around.
@@ -9,18 +9,21 @@
 // | fp4<E1M2> | yes    | 3      | .25        | 1      | -1.75   | 1.75   | .25     |                |
 // | fp4<E3M0> | yes    | 1      | = min      | .25    | -16     | 16     | 1       |                |
 // | int4      | yes    | 3      | 0          | -8     | -8      | 7      | 0       |                |
+// | int8      | yes    | 7      | 0          | -128   | -128    | 127    | 0       |                |
+// | int8q6    | yes    | 7      | 0          | -2     | -2      | 1.984375 | 0     |                |
 // | e4m3      | yes    | 4      | 2^-9       | 2^-6   | -448    | 448    | 2^-3    | quiet NaN      |
 // | ue5m3     | no     | 4      | 2^-17      | 2^-14  | 0       | 114688 | 2^-3    | quiet NaN      |
 // | e8m0      | no     | 1      | = min      | 2^-127 | 2^-127  | 2^127  | 1       | quiet NaN      |
 // | bf16      | yes    | 8      | 2^-133     | 2^-126 | -max    | 2^128 - 2^120 | 2^-7 | quiet NaN, Inf |
 // | fp16      | yes    | 11     | 2^-24      | 2^-14  | -65504  | 65504  | 2^-10   | quiet NaN, Inf |
 //
-// int4's -8 and bf16's infinity come from bits only: conversions from float saturate below them.
+// int4's -8, the -128 of 8 bits and bf16's infinity come from bits only: conversions from float saturate below them.
 #pragma once
 
 #include <limits>
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/int4.hpp>
+#include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
 
 namespace ufp4::detail::inline UFP4_TYPES {
@@ -104,5 +107,14 @@ struct std::numeric_limits<ufp4::int4> : ufp4::detail::coded_limits<ufp4::int4, 
   static constexpr bool is_signed = true, is_integer = true, is_exact = true;
   static constexpr std::float_round_style round_style = std::round_to_nearest;
   static constexpr int digits = 3, digits10 = 0, max_digits10 = 0;
+  static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
+};
+/// Of int8q6, a fixed-point number: no integer, but exact.
+template <int fraction_bits>
+struct std::numeric_limits<ufp4::scaled_int8<fraction_bits>>
+    : ufp4::detail::coded_limits<ufp4::scaled_int8<fraction_bits>, false, 128, 127, 128, 0, 0, 0, 0, 0> {
+  static constexpr bool is_signed = true, is_integer = fraction_bits == 0, is_exact = true;
+  static constexpr std::float_round_style round_style = std::round_to_nearest;
+  static constexpr int digits = 7, digits10 = 2, max_digits10 = 0;
   static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
 };

@@ -8,6 +8,17 @@
 #include <ufp4/gpu/buffer.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// No GPU kernel reads elements of one byte.
+template <any_block_format Format>
+constexpr bool has_4_bits() {
+  static_assert(!Format::is_wide, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
+  return true;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// Codes, scales and, for a two-level format, one float, in device memory that the view does not own. The constructor
@@ -16,6 +27,7 @@ template <any_block_format Format>
 class quantized_view {
   static_assert(!ufp4::detail::is_extended(spec_of<Format>),
                 "GPU operations have no outer scales of rows, of segments or of type bf16");
+  static_assert(detail::has_4_bits<Format>());
 
  public:
   using format = Format;

@@ -152,9 +152,12 @@ inline void write_npy(const std::string& path, const tensor_source& array) {
   file.finish();
 }
 
-/// The packed codes of a quantized matrix, uint8 [rows, padded_cols() / 2], the even column in the low nibble.
+/// The codes of a quantized matrix: uint8 [rows, padded_cols() / 2], the even column in the low nibble; of elements of
+/// one byte int8 [rows, padded_cols()].
 inline tensor_source codes_of(const any_quantized_view& q) {
-  return source_of(number_type::u8, {q.rows(), q.padded_cols() / 2}, q.codes().data());
+  const bool wide = q.spec().is_wide();
+  return source_of(wide ? number_type::i8 : number_type::u8,
+                   {q.rows(), ufp4::detail::code_bytes(q.spec(), q.padded_cols())}, q.codes().data());
 }
 
 }  // namespace ufp4::interop::inline UFP4_CODE

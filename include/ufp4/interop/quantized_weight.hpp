@@ -47,10 +47,12 @@ using ufp4::detail::quantized_memory;
 inline const std::vector<format_spec>& known_formats() {
   static const std::vector<format_spec> all = [] {
     std::vector<format_spec> formats;
-    for_each_preset([&](auto row) {
+    const auto add = [&](auto row) {
       formats.insert(formats.end(), {row.spec, row.spec});
       formats.back().block = square(row.spec.block.cols);
-    });
+    };
+    for_each_preset(add);
+    for_each_wide_preset(add);
     formats.push_back(spec_of<ggml_nvfp4>);
     return formats;
   }();
@@ -80,8 +82,8 @@ inline float tensor_scale_at(const stored_weight& weight, std::size_t first) {
   return weight.slice_scales[(std::min)(first / slice, weight.slice_scales.size() - 1)];
 }
 
-/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, rows (whole blocks) of
-/// one tensor scale.
+/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, rows (whole blocks)
+/// of one tensor scale.
 inline void check_weight_rows(const stored_weight& weight, std::size_t first, const quantized_memory& out) {
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
   const std::string label = "tensor " + printable(weight.codes->name);

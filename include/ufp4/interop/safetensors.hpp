@@ -101,7 +101,7 @@ inline format_spec format_of_weight(const safetensors_reader& file, const std::s
 
 /// The shape that packed codes have as elements. file_error if the tensor cannot be one of packed codes.
 inline std::vector<std::uint64_t> shape_of_codes(const safetensors_reader& file, const stored_tensor& t,
-                                                 tensor_layout layout) {
+                                                 tensor_layout layout, bool wide) {
   const bool pair = layout == tensor_layout::gpt_oss, bytes = t.type == number_type::u8 || t.type == number_type::i8;
   std::vector<std::uint64_t> shape = t.shape;
   if (pair) {
@@ -111,7 +111,7 @@ inline std::vector<std::uint64_t> shape_of_codes(const safetensors_reader& file,
   }
   if ((!bytes && t.type != number_type::f4) || shape.size() < 2)
     file.fail(tensor_text(t) + "; packed codes are a matrix of U8 or F4, or more dimensions of them");
-  const std::uint64_t factor = pair ? 32 : bytes ? 2 : 1;
+  const std::uint64_t factor = pair ? 32 : bytes && !wide ? 2 : 1;
   const bool countable = shape.back() <= (std::numeric_limits<std::uint64_t>::max)() / factor && row_count(shape);
   if (!countable || (t.type == number_type::f4 && shape.back() % 2 != 0))
     file.fail(tensor_text(t) + "; the rows of packed codes are whole bytes, and 64 bits can count the elements");
@@ -150,7 +150,7 @@ inline void check_scales(const safetensors_reader& file, const stored_weight& we
 inline void read_shape(safetensors_reader& file, const std::string& name, tensor_layout layout, stored_weight& weight) {
   const stored_tensor& codes = *weight.codes;
   const format_spec& format = weight.format;
-  weight.shape = shape_of_codes(file, codes, layout);
+  weight.shape = shape_of_codes(file, codes, layout, format.is_wide());
   weight.axis = weight.shape.size() - 1;
   weight.rows = static_cast<std::size_t>(row_count(weight.shape).value());
   weight.cols = static_cast<std::size_t>(weight.shape.back());
@@ -198,7 +198,8 @@ inline void read_weight_rows(safetensors_reader& file, const stored_weight& weig
   check_weight_rows(weight, first, out);
   out.set_tensor_scale(tensor_scale_at(weight, first));
   const std::size_t strip = storage_size(weight.format, 1, weight.cols, weight.transform).scales;  // one row of blocks
-  file.read_bytes(*weight.codes, std::uint64_t{first} * out.padded_cols() / 2, out.codes().data(), out.codes().size());
+  file.read_bytes(*weight.codes, ufp4::detail::code_bytes(out.spec(), first * out.padded_cols()), out.codes().data(),
+                  out.codes().size());
   file.read_bytes(*weight.scales, std::uint64_t{first} / static_cast<std::uint64_t>(weight.format.block.rows) * strip,
                   out.scale_bytes().data(), out.scale_bytes().size());
 }

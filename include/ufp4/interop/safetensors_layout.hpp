@@ -1,25 +1,27 @@
 // ufp4 - how .safetensors files describe quantized weights: names of tensors, types of scales, the metadata string.
 // SPDX-License-Identifier: Apache-2.0
 /// docs/interop.md has the table of layouts. A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two
-/// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble; scales are [R, C/B], row-major. The
-/// tensor scale is F32, [1], of modelopt []. A factor f means value = code * (scale * f), a divisor d (of
-/// compressed_tensors) value = code * (scale / d): here the tensor scale is then fl(1/d).
+/// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble, or, of elements of one byte (ufp4
+/// layout), int8 [R, C]; scales are [R, C/B], row-major. The tensor scale is F32, [1], of modelopt []. A factor f means
+/// value = code * (scale * f), a divisor d (of compressed_tensors) value = code * (scale / d): here the tensor scale is
+/// then fl(1/d).
 ///
 /// A weight of more dimensions has them in all its tensors, those of R first. Blocks run along the last dimension C of
 /// what is stored; its tensor scales are as many as the first dimension has indices, or one.
 ///
-/// The f4 layout has codes of type F4, [R, C], and scales of type F8_E4M3 or F8_E8M0. The layout gpt_oss has mxfp4 only:
-/// NAME_blocks [R, C/32, 16] and NAME_scales [R, C/32], U8. With experts, [E, R, C/32, 16], its values are [E, C, R]: it
-/// quantizes along the middle dimension.
+/// The f4 layout has codes of type F4, [R, C], and scales of type F8_E4M3 or F8_E8M0. The layout gpt_oss has mxfp4
+/// only: NAME_blocks [R, C/32, 16] and NAME_scales [R, C/32], U8. With experts, [E, R, C/32, 16], its values are
+/// [E, C, R]: it quantizes along the middle dimension.
 ///
 /// The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8, e8m0 as
 /// F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
 ///
 ///   grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,... scale=f32 block=1x16 cols=1000 hadamard=16 bf16=0 signs=00002f6a
 ///
-/// the values of the codes 0 .. 15; the scale's type; the block; C; the transform that was applied (1: none), whether
-/// it rounded to bf16, and its sign bits in words of 32, the first first. " axis=1" follows if C is dimension 1 of the
-/// weight and not its last: the stored tensors have this dimension at the end.
+/// the values of the codes 0 .. 15, or int8*0.015625: 8-bit integers times that unit; the scale's type; the block; C;
+/// the transform that was applied (1: none), whether it rounded to bf16, and its sign bits in words of 32, the first
+/// first. " axis=1" follows if C is dimension 1 of the weight and not its last: the stored tensors have this dimension
+/// at the end.
 ///
 /// Sources: vllm-project/compressed-tensors, compressors nvfp4 and mxfp4; vLLM, which takes 1 / weight_global_scale;
 /// NVIDIA/Model-Optimizer, NVFP4QTensor; pytorch/ao, NVFP4Tensor, MXTensor and flatten_tensor_state_dict;
@@ -96,6 +98,11 @@ constexpr number_type scale_number(scale_kind kind, tensor_layout layout) {
   return types[static_cast<int>(kind)];
 }
 
+/// The type of the tensor of codes, but in the f4 layout.
+constexpr number_type code_number(const format_spec& format) {
+  return format.is_wide() ? number_type::i8 : number_type::u8;
+}
+
 /// Types and shapes of the tensors of one weight.
 struct quantized_tensors {
   number_type codes_type, scales_type;       ///< of codes and block scales
@@ -108,10 +115,10 @@ inline quantized_tensors tensors_of(const format_spec& format, const std::vector
                                     const transform_spec& transform, tensor_layout layout) {
   const auto cols = static_cast<std::size_t>(shape.back()), block = static_cast<std::size_t>(format.block.cols);
   const std::size_t padded = ufp4::detail::padded_length(cols, format.block, transform);
-  quantized_tensors t{number_type::u8, scale_number(format.scale, layout), shape, shape, {}};
+  quantized_tensors t{code_number(format), scale_number(format.scale, layout), shape, shape, {}};
   t.scales.back() = padded / block;
   if (shape.size() == 2) t.scales[0] = ufp4::detail::scale_rows(static_cast<std::size_t>(shape[0]), format.block);
-  t.codes.back() = padded / 2;
+  t.codes.back() = ufp4::detail::code_bytes(format, padded);
   if (layout == tensor_layout::f4) {
     t.codes_type = number_type::f4;
     t.codes.back() = padded;
@@ -127,15 +134,18 @@ inline quantized_tensors tensors_of(const format_spec& format, const std::vector
   return t;
 }
 
+/// The shortest decimal number that is x.
+inline std::string shortest_text(float x) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, x).ptr};
+}
+
 /// First part of the metadata string: what the format decides, "grid=... scale=... block=...".
 inline std::string format_text(const format_spec& format) {
   constexpr const char* scales[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0"};
   std::string text = "grid=";
-  for (int c = 0; c < 16; ++c) {
-    char digits[32];
-    const auto end = std::to_chars(digits, digits + sizeof digits, format.grid.value[c]).ptr;
-    text += (c != 0 ? "," : "") + std::string(digits, end);
-  }
+  if (format.is_wide()) text += "int8*" + shortest_text(format.grid.unit);
+  for (int c = 0; !format.is_wide() && c < 16; ++c) text += (c != 0 ? "," : "") + shortest_text(format.grid.value[c]);
   return text + " scale=" + scales[static_cast<int>(format.scale)] + " block=" + std::to_string(format.block.rows) +
          "x" + std::to_string(format.block.cols);
 }

@@ -1,16 +1,20 @@
 // ufp4 - any_quantized: a quantized matrix whose format is data; the sizes and the memory of one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row; scales
-// row-major, padded_cols() / block.cols a row, one row of them for every block.rows rows, each followed by its outer
-// scales where the format has an array of them (scale_strip).
+// Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row, or, in a
+// wide format, one a byte, padded_cols() bytes a row; scales row-major, padded_cols() / block.cols a row, one row of
+// them for every block.rows rows, each followed by its outer scales where the format has an array of them
+// (scale_strip).
 #pragma once
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 #include <cstring>
 #include <new>
 #include <span>
-#include <ufp4/block/block_format.hpp>
 #include <ufp4/block/packing.hpp>
+#include <ufp4/block/scale_rules.hpp>
 #include <ufp4/detail/expects.hpp>
 #include <ufp4/hadamard/signs.hpp>
 #include <utility>
@@ -51,6 +55,8 @@ UFP4_HOST_MEMBER constexpr std::size_t padded_length(std::size_t cols, const blo
 }
 
 /// Memory for n trivial objects, aligned to 64 bytes, uninitialised. A copy copies. Compiles faster than std::vector.
+/// From 4 MiB on it is aligned to a huge page, and Linux is asked for these: weights in pages of 4 KiB are read a third
+/// slower.
 template <class T>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -58,7 +64,11 @@ class buffer {
  public:
   buffer() = default;
   UFP4_HOST_MEMBER explicit buffer(std::size_t size) : size_(size) {
-    if (size != 0) data_ = static_cast<T*>(::operator new(size * sizeof(T), line));
+    if (size == 0) return;
+    data_ = static_cast<T*>(::operator new(size * sizeof(T), alignment()));
+#if defined(__linux__)
+    if (is_large()) madvise(data_, size * sizeof(T) / huge_page * huge_page, MADV_HUGEPAGE);  // a wish: may fail
+#endif
   }
   UFP4_HOST_MEMBER buffer(const buffer& other) : buffer(other.size_) {
     if (size_ != 0) std::memcpy(data_, other.data_, size_ * sizeof(T));
@@ -71,7 +81,7 @@ class buffer {
     return *this;
   }
   UFP4_HOST_MEMBER ~buffer() {
-    if (data_ != nullptr) ::operator delete(data_, line);
+    if (data_ != nullptr) ::operator delete(data_, alignment());
   }
 
   UFP4_HOST_MEMBER T* data() const { return data_; }
@@ -80,7 +90,10 @@ class buffer {
   UFP4_HOST_MEMBER operator std::span<const T>() const { return {data_, size_}; }
 
  private:
-  static constexpr std::align_val_t line{64};
+  static constexpr std::size_t huge_page = std::size_t{2} << 20;
+  UFP4_HOST_MEMBER bool is_large() const { return size_ * sizeof(T) >= 2 * huge_page; }
+  UFP4_HOST_MEMBER std::align_val_t alignment() const { return std::align_val_t{is_large() ? huge_page : 64}; }
+
   T* data_ = nullptr;
   std::size_t size_ = 0;
 };
@@ -164,7 +177,20 @@ inline quantized_size storage_of(const char* what, const quantized_shape& s) {
   check_none(what, format_mismatch(s.format));
   const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
-  return {elements / 2, scale_rows(s.rows, s.format.block) * scale_strip_of(s.format, padded).bytes()};
+  return {code_bytes(s.format, elements), scale_rows(s.rows, s.format.block) * scale_strip_of(s.format, padded).bytes()};
+}
+
+/// The code of element k of a row whose codes begin at `row`.
+inline std::uint8_t element_code(const format_spec& f, const std::uint8_t* row, std::size_t k) {
+  return f.is_wide() ? row[k] : code_at(row, k);
+}
+
+/// Writes `count` codes, one a byte, as a row has them; count is even.
+inline void store_codes(const format_spec& f, const std::uint8_t* codes, std::size_t count, std::uint8_t* out) {
+  if (f.is_wide())
+    std::memcpy(out, codes, count);
+  else
+    pack_codes(codes, count, out);
 }
 
 /// The sizes of a caller's spans against the shape.
@@ -258,9 +284,9 @@ class any_quantized_view : public detail::shaped {
     const float scale = detail::decode_block(f, bits);
     const float outer =
         f.has_outer_array() ? detail::outer_scale_at(f, padded_cols(), scales + strip.outer_at(), col) : tensor_scale();
-    const grid4& grid = detail::nth_grid(f, detail::grid_number(f, bits));
     const float power = detail::exp2i(detail::exponent_of(f, bits, static_cast<int>(col % length)));
-    return grid.value[code_at(codes_.data() + row * padded_cols() / 2, col)] * power * (scale * outer);
+    const std::uint8_t code = detail::element_code(f, codes_.data() + detail::code_bytes(f, row * padded_cols()), col);
+    return detail::element_value(f, bits, code) * power * (scale * outer);
   }
 
  protected:

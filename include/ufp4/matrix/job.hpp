@@ -12,10 +12,11 @@ namespace ufp4::detail::inline UFP4_TYPES {
 /// What a call can need, as its types show. The rest is not compiled for quantize, quantize_into and dequantize; other
 /// operations compile all.
 ///
-/// | quantize   | product: rounds to nearest, without a transform, in a format whose values are multiplied before |
-/// |            | rounding; nearest: the same in any format; all: also transforms and stochastic rounding         |
+/// | quantize   | product: rounds without random bits, without a transform, in a format of 4 bits whose values    |
+/// |            | are multiplied before rounding; nearest: the same in any format of 4 bits; any_nearest: in any  |
+/// |            | format; all: also transforms and stochastic rounding                                            |
 /// | dequantize | f32: writes binary32; all: also bf16 and fp16                                                   |
-enum class quantize_needs : std::uint8_t { product, nearest, all };
+enum class quantize_needs : std::uint8_t { product, nearest, any_nearest, all };
 enum class dequantize_needs : std::uint8_t { f32, all };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
@@ -115,9 +116,9 @@ struct quantized_source {
     return outer_scale_at(format, padded_cols, static_cast<const std::byte*>(scales) + at,
                           b * static_cast<std::size_t>(format.block.cols));
   }
-  /// Where the byte with the codes of k and k + 1 of a row is; k is even.
+  /// Where the byte with the codes of k and k + 1 of a row is, k even; in a wide format that of k.
   std::size_t code_index(std::size_t row, std::size_t k) const {
-    return interleaved ? layout().code_index(row, k) : (row * padded_cols + k) / 2;
+    return interleaved ? layout().code_index(row, k) : code_bytes(format, row * padded_cols + k);
   }
   /// Bytes from the codes of 8 columns of a row to those of the next 8.
   std::size_t word_step() const { return interleaved ? prepacked_layout::group_bytes : prepacked_layout::word_bytes; }
@@ -168,6 +169,7 @@ struct gemm_operand {
     return one_table ? q.format.grid.exact_products : integers_of_grids(q.format).exact;
   }
   bool interleaved() const { return is_quantized && q.interleaved; }
+  constexpr bool is_wide() const { return is_quantized && q.format.is_wide(); }
 };
 
 struct gemm_job {

@@ -118,7 +118,7 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.undo = true;
 }
 
-template <quantize_needs least = quantize_needs::nearest, class... Policies>
+template <quantize_needs least = quantize_needs::any_nearest, class... Policies>
 constexpr auto collect(const Policies&... policies) {
   static_assert((policy<Policies> && ...),
                 "not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard, "
@@ -145,7 +145,10 @@ constexpr auto collect_for(const Policies&... policies) {
   static_assert(F::has_tensor_scale || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
   static_assert(!F::has_tensor_scale || has_amax || !(std::same_as<Policies, shard> || ...),
                 "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
-  return collect<scale_divides(spec_of<F>) ? quantize_needs::nearest : quantize_needs::product>(policies...);
+  constexpr quantize_needs least = F::is_wide                  ? quantize_needs::any_nearest
+                                   : scale_divides(spec_of<F>) ? quantize_needs::nearest
+                                                               : quantize_needs::product;
+  return collect<least>(policies...);
 }
 
 /// signed_hadamard records an invalid sign, because it cannot throw in device code; operations reject it here.

@@ -9,13 +9,14 @@ namespace ufp4::inline UFP4_CODE {
 
 // Templates, so that only a program that calls them pays for the formats as data.
 
-/// "nvfp4, nv_e1m2, ...": every preset's name, for messages; those of extended_presets last.
+/// "nvfp4, nv_e1m2, ...": every preset's name, for messages; those of extended_presets and the wide ones last.
 template <class = void>
 std::string preset_names() {
   std::string all;
   const auto add = [&all](auto row) { all += (all.empty() ? "" : ", ") + std::string(row.name); };
   for_each_preset(add);
   for_each_extended_preset(add);
+  for_each_wide_preset(add);
   return all;
 }
 
@@ -28,6 +29,7 @@ const format_spec* find_preset(std::string_view name) {
   };
   for_each_preset(look);
   for_each_extended_preset(look);
+  for_each_wide_preset(look);
   return found;
 }
 
@@ -49,6 +51,7 @@ std::string_view preset_name(const format_spec& format) {
   };
   for_each_preset(look);
   for_each_extended_preset(look);
+  for_each_wide_preset(look);
   return name;
 }
 

@@ -221,14 +221,14 @@ quantized_matrix<typename Q::format> transpose(const Q& in) {
   using F = typename Q::format;
   quantized_matrix<F> out(in.cols(), in.rows());
   out.set_tensor_scale(in.tensor_scale());
-  constexpr std::uint8_t zero = spec_of<F>.grid.code[spec_of<F>.grid.zero];
+  constexpr std::uint8_t zero = detail::zero_code(spec_of<F>);
   const auto code = [&in](std::size_t i, std::size_t k) {
-    return code_at(in.codes().data() + i * in.padded_cols() / 2, k);
+    return detail::element_code(in.spec(), in.codes().data() + detail::code_bytes(in.spec(), i * in.padded_cols()), k);
   };
   for (std::size_t i = 0; i < out.rows(); ++i)
     for (std::size_t k = 0; k < out.padded_cols(); k += 2) {
       const std::uint8_t codes[2] = {k < out.cols() ? code(k, i) : zero, k + 1 < out.cols() ? code(k + 1, i) : zero};
-      pack_codes(codes, 2, &out.codes()[(i * out.padded_cols() + k) / 2]);
+      detail::store_codes(in.spec(), codes, 2, &out.codes()[detail::code_bytes(in.spec(), i * out.padded_cols() + k)]);
     }
   const std::size_t down = in.padded_cols() / F::block_size, across = out.padded_cols() / F::block_size;
   for (std::size_t i = 0; i < detail::scale_rows(out.rows(), F::block); ++i)

@@ -117,6 +117,8 @@ inline void check_policy(const char* operation, const bound_recipe& now, int i) 
   check_signs(what.c_str(), o.transform);
   if (!o.policy.quantized) return;
   check_none(what.c_str(), format_mismatch(o.policy.format));
+  expects(!o.policy.format.is_wide(), operation, ": ", name,
+          ": a recipe's formats have elements of 4 bits, not of a byte");
   check_none(what.c_str(), rule_mismatch(o.policy.rule, o.policy.format));
   expects(o.policy.rounding.what <= rounding_spec::kind::stochastic, operation, ": ", name, ": invalid rounding kind ",
           static_cast<unsigned>(o.policy.rounding.what));

@@ -7,6 +7,7 @@
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
+#include <ufp4/cpu/kernels/quantize/read_ahead.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/avx2.hpp>
 
@@ -47,7 +48,7 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) { return word >> 4 | (nibble & 
 
 template <class Use = void>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    kernel_of<blocked_gemm<f32_gemm>, Use>(isa::avx2, "gemm_f32_avx2", 1, 132, 128);
+    wide_kernel_of<blocked_gemm<f32_gemm>, Use>(isa::avx2, "gemm_f32_avx2", 1, 132, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET

@@ -6,6 +6,7 @@
 
 #include <ufp4/cpu/kernel_tables.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
+#include <ufp4/cpu/kernels/quantize/read_ahead.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 

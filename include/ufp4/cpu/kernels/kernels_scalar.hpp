@@ -85,7 +85,9 @@ void code_run(const quantize_job& job, Coder& coder, const std::uint32_t* amax, 
 inline void store_codes(const quantize_job& job, const coded_run& run, const quantized_sink& out) {
   const auto width = static_cast<std::size_t>(run.cols), length = static_cast<std::size_t>(job.format.block.cols);
   for (std::size_t r = 0; r < run.rows; ++r)
-    pack_codes(run.codes + r * width, width, out.codes + ((run.first_row + r) * job.padded_cols + run.first_col) / 2);
+    ufp4::detail::store_codes(
+        job.format, run.codes + r * width, width,
+        out.codes + code_bytes(job.format, (run.first_row + r) * job.padded_cols + run.first_col));
   const scale_strip strip = scale_strip_of(job.format, job.padded_cols);
   char* scales = static_cast<char*>(out.scales) + run.first_row / static_cast<std::size_t>(run.height) * strip.bytes();
   const std::size_t first = run.first_col / length, covered = outer_columns(job.format, job.padded_cols);
@@ -154,15 +156,12 @@ void quantize_strips(const quantize_job& job, const Coder& coder, const quantize
 inline void decode_run(const quantize_job& job, const coded_run& run, float* q) {
   const int length = job.format.block.cols;
   float effective[coded_run::max_cols / 2];
-  const float* values[coded_run::max_cols / 2];
-  for (int b = 0; b < run.cols / length; ++b) {
+  for (int b = 0; b < run.cols / length; ++b)
     effective[b] = ufp4::detail::decode_block(job.format, run.scales[b]) * run.outer[b];
-    values[b] = ufp4::detail::nth_grid(job.format, ufp4::detail::grid_number(job.format, run.scales[b])).value;
-  }
   for (int i = 0; i < run.height * run.cols; ++i) {
     const int b = i % run.cols / length;
     const float power = exp2i(ufp4::detail::exponent_of(job.format, run.scales[b], i % length));
-    q[i] = values[b][run.codes[i]] * power * effective[b];
+    q[i] = ufp4::detail::element_value(job.format, run.scales[b], run.codes[i]) * power * effective[b];
   }
 }
 
@@ -207,28 +206,21 @@ inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b,
          (q.format.has_outer_array() ? q.outer_scale(row, b) : factor);
 }
 
-/// The grid of block b of a row.
-inline const grid4& grid_at(const quantized_source& q, std::size_t row, std::size_t b) {
-  if (q.format.choice.count == 0) return q.format.grid;
-  const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(row, b));
-  return ufp4::detail::nth_grid(q.format, ufp4::detail::grid_number(q.format, bits));
-}
-
 /// Rows first .. last - 1: fl(value * fl(block scale * outer scale)), in the transformed domain.
 inline void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   float values[256];
   for (std::size_t i = first; i < last; ++i) {
-    const std::uint8_t* codes = q.codes + i * q.padded_cols / 2;
+    const std::uint8_t* codes = q.codes + q.code_index(i, 0);
     for (std::size_t k = 0; k < q.cols; k += length) {
       const float effective = ufp4::detail::rounded(scale_at(q, i, k / length, q.tensor_scale));
       const std::size_t live = q.cols - k < length ? q.cols - k : length;
-      const grid4& grid = grid_at(q, i, k / length);
-      for (std::size_t j = 0; j < live; ++j) values[j] = grid.value[code_at(codes, k + j)] * effective;
-      if (q.format.block.group[0] != 0) {
+      for (std::size_t j = 0; j < live; ++j)
+        values[j] = value_of(q.format, element_code(q.format, codes, k + j)) * effective;
+      if (q.format.choice.count != 0 || q.format.block.group[0] != 0) {
         const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(i, k / length));
         for (std::size_t j = 0; j < live; ++j)
-          values[j] = grid.value[code_at(codes, k + j)] *
+          values[j] = ufp4::detail::element_value(q.format, bits, element_code(q.format, codes, k + j)) *
                       exp2i(ufp4::detail::exponent_of(q.format, bits, static_cast<int>(j))) * effective;
       }
       store_row(out, i, k, live, values);

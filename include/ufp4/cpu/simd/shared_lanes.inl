@@ -138,6 +138,11 @@ UFP4_LANE f32 load_scales(scale_kind kind, const void* scales, std::size_t first
   return decode_scale_bits(kind, widen_bytes(static_cast<const std::uint8_t*>(scales) + first));
 }
 
+/// Signed bytes, one a lane, as numbers.
+UFP4_LANE f32 numbers_of_bytes(const std::uint8_t* p) {
+  return to_float(reinterpret_cast<i32>(widen_bytes(p) << 24) >> 24);
+}
+
 /// Rounds to nearest even, at most `max_code`. The smallest normal number is 2^lowest.
 UFP4_LANE u32 encode_three_bit_mantissa(f32 x, std::uint32_t max_code, int lowest) {
   const u32 bits = as_bits(x);

@@ -123,7 +123,7 @@ inline bool has_no_gaps(const quantized_source& q, const sink& out) {
 inline quantized_source as_one_row(const quantized_source& q, std::size_t first, std::size_t last) {
   quantized_source one = q;
   const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
-  one.codes += first * q.padded_cols / 2;
+  one.codes += q.code_index(first, 0);
   one.scales = static_cast<const char*>(q.scales) + q.scale_index(first, 0) * bytes;
   one.rows = 1;
   one.cols = one.padded_cols = (last - first) * q.cols;
@@ -134,6 +134,44 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
   return {data, out.kind, 1, (last - first) * out.cols, out.row_stride, 1};
 }
 
+/// Blocks of `length` wide elements, at least sixteen, each under its scale, to binary32. Writes whole groups.
+inline void decode_wide(const std::uint8_t* codes, float unit, const float* scales, std::size_t length,
+                        std::size_t count, float* out) {
+  const f32 one = broadcast(unit);
+  for (std::size_t k = 0; k < count; k += group) {
+    const f32 scale = broadcast(scales[k / length]);
+    std::uint8_t last[group] = {};
+    const bool whole = count - k >= group;
+    if (!whole) __builtin_memcpy(last, codes + k, count - k);
+    const std::uint8_t* from = whole ? codes + k : last;
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < group; i += lanes) store(out + k + i, numbers_of_bytes(from + i) * one * scale);
+  }
+}
+/// dequantize_rows of a format with elements of one byte.
+inline void dequantize_wide(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
+  constexpr std::size_t stretch = 4096;
+  const auto length = static_cast<std::size_t>(q.format.block.cols);
+  alignas(64) float scales[stretch / group], values[stretch];
+  for (std::size_t i = first; i < last; ++i)
+    for (std::size_t k = 0; k < q.cols; k += stretch) {
+      const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch, whole = live / group * group;
+      effective_scales(q, i, k / length, (live + length - 1) / length, scales);
+      const bool direct = out.kind == dtype::f32 && out.col_stride == 1 && whole == live;
+      float* to = direct ? static_cast<float*>(out.data) + out.offset(i, k) : values;
+      decode_wide(q.codes + q.code_index(i, k), q.format.grid.unit, scales, length, live, to);
+      if (direct) continue;
+      std::size_t done = 0;
+      if (out.col_stride == 1 && out.kind != dtype::f32) {
+        auto* half = static_cast<std::uint16_t*>(out.data) + out.offset(i, k);
+        for (; done + lanes <= live; done += lanes)
+          store(half + done, out.kind == dtype::bf16 ? narrow_bf16(quiet_nans(load(values + done)))
+                                                     : narrow_fp16(load(values + done)));
+      }
+      if (done != live) store_row(out, i, k + done, live - done, values + done);
+    }
+}
+
 /// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements and for formats that
 /// need portable code.
 template <bool has_unit, dequantize_needs needs>
@@ -141,6 +179,7 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   if (length < group || ufp4::detail::needs_portable(q.format)) return dequantize_scalar(q, out, first, last);
+  if (q.format.is_wide()) return dequantize_wide(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
   if (last - first > 1 && has_no_gaps(q, out))
     return dequantize_rows<has_unit, needs>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);

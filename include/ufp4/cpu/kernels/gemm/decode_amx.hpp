@@ -11,6 +11,7 @@
 // | table of two blocks of 8-bit scales | two halves out of 256 tables, one for each scale code: exact products |
 // | folded                              | sixteen products with each scale, rounded to bf16 (folded_bf16)       |
 // | unscaled                            | the grid alone (exact_blocks)                                         |
+// | wide elements                       | integers, converted; scaled ones rounded to bf16, where that is exact |
 //
 // The order of k within a tile row differs between these, but is the same for both operands.
 #pragma once
@@ -51,7 +52,7 @@ inline void transpose_dwords(const std::uint8_t* from, std::size_t from_step, st
 inline byte_rows code_rows_of(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth,
                               std::uint8_t (&staged)[tile_side * slice_k / 2]) {
   const std::uint8_t* p = q.codes + q.code_index(row, k);
-  if (!q.interleaved) return {p, q.padded_cols / 2};
+  if (!q.interleaved) return {p, code_bytes(q.format, q.padded_cols)};
   constexpr std::size_t step = slice_k / 2;
   for (std::size_t at = 0; at < depth; at += 128) {
     std::uint8_t group[prepacked_layout::panel_bytes(128)] = {};
@@ -81,8 +82,8 @@ class row_prefetch {
     const auto length = static_cast<std::size_t>(q.format.block.cols), row_next = row + 32;
     const auto size = static_cast<std::size_t>(scale_bytes(q.format.scale));
     if (q.interleaved || row_next + tile_side > q.rows) return;
-    codes_ = {q.codes + q.code_index(row_next, k), q.padded_cols / 2};
-    code_bytes_ = depth / 2;
+    codes_ = {q.codes + q.code_index(row_next, k), code_bytes(q.format, q.padded_cols)};
+    code_bytes_ = code_bytes(q.format, depth);
     if (q.format.block.rows != 1) return;
     scales_ = {static_cast<const std::uint8_t*>(q.scales) + q.scale_index(row_next, k / length) * size,
                q.blocks() * size};
@@ -192,11 +193,11 @@ inline void make_products(const quantized_source& q, product_table& t) {
 struct decoder {
   const quantized_source* q;
   product_table* products;  ///< made by begin() where the products fit
-  bool folds;
-  magnitude_range scales;  ///< whose products are known to fit
+  bool folds;               ///< products are computed and rounded
+  magnitude_range scales;   ///< whose products are known to fit
 
   static decoder begin(const quantized_source& q, product_table& products) {
-    const decoder d{&q, &products, !products_fit(q), scales_in_range(q)};
+    const decoder d{&q, &products, q.format.is_wide() || !products_fit(q), scales_in_range(q)};
     if (!d.folds) make_products(q, products);
     return d;
   }
@@ -246,6 +247,39 @@ UFP4_LANE void folded_row(f32 values, const std::uint8_t* codes, const float* sc
     const f32 high = times(values, scales + ((2 * s + two) >> shift) * 16);
     return lookup_words(round_pair(low, high), pick(shift_nibbles(broadcast_16(p), place), mask, second));
   });
+}
+
+/// For each word of a mixed row, its k.
+struct mixed_words {
+  alignas(64) std::uint16_t k[tile_k];
+};
+constexpr mixed_words make_mixed_words() {
+  mixed_words w{};
+  for (std::uint16_t i = 0; i < tile_k; ++i) w.k[i] = static_cast<std::uint16_t>(i / 4 % 2 * 16 + i / 8 * 4 + i % 4);
+  return w;
+}
+inline constexpr mixed_words mixed_order = make_mixed_words();
+
+/// The values of up to 32 wide elements, the others 0.
+struct wide_values {
+  f32 low, high;
+};
+UFP4_LANE wide_values wide_values_at(const std::uint8_t* codes, std::size_t count, f32 unit) {
+  std::uint8_t bytes[tile_k] = {};
+  std::memcpy(bytes, codes, count < tile_k ? count : tile_k);
+  return {numbers_of_bytes(bytes) * unit, numbers_of_bytes(bytes + lanes) * unit};
+}
+/// folded_row of wide elements.
+inline void folded_wide_row(f32 unit, const std::uint8_t* codes, const float* scales, int shift, std::size_t depth,
+                            std::uint8_t* out) {
+  const u32 order = load_as<u32>(mixed_order.k);
+  for (std::size_t s = 0; s * tile_k < depth; ++s) {
+    const bool two = depth - s * tile_k > lanes;
+    const wide_values v = wide_values_at(codes + s * tile_k, depth - s * tile_k, unit);
+    const u32 words =
+        round_pair(times(v.low, scales + (2 * s >> shift) * 16), times(v.high, scales + ((2 * s + two) >> shift) * 16));
+    store(out + s * tile_bytes, lookup_words(words, order));
+  }
 }
 
 /// Whether the rows have a scale code other than 255 outside [low, high].
@@ -302,7 +336,9 @@ inline bool decode_products(const decoder& d, std::size_t row, std::size_t live,
   for (std::size_t r = 0; r < live; ++r) {
     const std::uint8_t* line = codes.p + r * codes.step;
     next.fetch(r);
-    if (d.folds)
+    if (q.format.is_wide())
+      folded_wide_row(broadcast(q.format.grid.unit), line, scale + r, shift, depth, out + r * 64);
+    else if (d.folds)
       folded_row(values, line, scale + r, shift, depth, out + r * 64);
     else if (shift == 0)
       product_row_16(*d.products, line, scales.p + r * scales.step, depth, out + r * 64);
@@ -325,7 +361,12 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
   for (std::size_t r = 0; r < live; ++r) {
     const std::uint8_t* line = codes.p + r * codes.step;
     next.fetch(r);
-    for (std::size_t at = 0; at < depth; at += tile_k) {
+    for (std::size_t at = 0; q.format.is_wide() && at < depth; at += tile_k) {
+      const wide_values v = wide_values_at(line + at, depth - at, broadcast(q.format.grid.unit));
+      std::uint8_t* to = out + at / tile_k * tile_bytes + r * 64;
+      store(to, upper_halves(as_bits(v.low))), store(to + 32, upper_halves(as_bits(v.high)));
+    }
+    for (std::size_t at = 0; !q.format.is_wide() && at < depth; at += tile_k) {
       std::uint8_t last[16] = {};
       const bool whole = depth - at >= tile_k;
       if (!whole) std::memcpy(last, line + at / 2, 8);
@@ -335,17 +376,6 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
   }
   clear_rows(live, depth, out);
 }
-
-/// For each word of a mixed row, its k.
-struct mixed_words {
-  alignas(64) std::uint16_t k[tile_k];
-};
-constexpr mixed_words make_mixed_words() {
-  mixed_words w{};
-  for (std::uint16_t i = 0; i < tile_k; ++i) w.k[i] = static_cast<std::uint16_t>(i / 4 % 2 * 16 + i / 8 * 4 + i % 4);
-  return w;
-}
-inline constexpr mixed_words mixed_order = make_mixed_words();
 
 /// The same of a plain operand of bf16, in the order of product rows. False if an element is subnormal.
 inline bool plain_tiles(const quantize_job& plain, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,

@@ -36,6 +36,9 @@ struct tile_gemm {
 /// tile gives a block's dot product as binary32 without a rounding, whatever its order of additions is; +0 where it is
 /// zero, since its sums begin with +0. No subnormal number occurs that the unit could flush (takes_values).
 ///
+/// Wide elements (int8) are bf16 numbers too. Tiles of int8 hold 64 k, more than one block of the presets, whose sums
+/// must stay apart: such tiles would be half empty or less, and take no fewer products.
+///
 /// The vector units (a product and an fma for each row of a tile) work on one block, the tile unit on the next.
 template <class Unit>
 struct gemm_blocks : tile_gemm {
@@ -44,7 +47,7 @@ struct gemm_blocks : tile_gemm {
   /// bf16 holds the values, and no sum of their products leaves the normal range.
   static bool takes_values(const gemm_job& job) {
     const auto good = [](const gemm_operand& side) {
-      return side.exact() && has_short_values(side.q.format.grid, 8) && side.q.format.grid.unit >= 0x1p-40f;
+      return side.exact() && has_short_values(side.q.format, 8) && side.q.format.grid.unit >= 0x1p-40f;
     };
     return job.block >= 16 && good(job.left) && good(job.right);
   }
@@ -171,7 +174,7 @@ struct gemm_blocks : tile_gemm {
 
   template <class Use = void>
   static constexpr gemm_kernel row() {
-    return kernel_of<gemm_blocks, Use>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
+    return wide_kernel_of<gemm_blocks, Use>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
   }
 };
 
@@ -194,7 +197,7 @@ struct gemm_products : tile_gemm {
   static bool takes(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
       if (!side.is_quantized) return &side == &job.left && bf16_terms(side) == 1 && plain_fits(job);
-      return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format.grid, 24));
+      return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format, 24));
     };
     return job.left.rows() > 3 && !job.left.interleaved() && job.mode != accumulate::exact_blocks && job.block >= 16 &&
            good(job.left) && good(job.right);
@@ -371,7 +374,9 @@ struct gemm_products : tile_gemm {
 
   template <class Use = void>
   static constexpr gemm_kernel row() {
-    return kernel_of<gemm_products, Use>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols, accumulate::fast);
+    gemm_kernel kernel = wide_kernel_of<gemm_products, Use>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols);
+    kernel.fast_is = accumulate::fast;
+    return kernel;
   }
 };
 

@@ -54,7 +54,7 @@ class bf16_slice {
         columns_(columns),
         scale_(reinterpret_cast<float*>(pairs + bf16_depth / 2 * lanes)),
         staged_(reinterpret_cast<std::uint8_t*>(scale_ + bf16_depth / 8 * lanes)),
-        smallest_(ufp4::detail::to_float(range_of(job.right.q.format.grid).low)) {}
+        smallest_(ufp4::detail::to_float(range_of(job.right.q.format).low)) {}
 
   void read(std::size_t k, std::size_t depth) {
     blocks = depth / block;

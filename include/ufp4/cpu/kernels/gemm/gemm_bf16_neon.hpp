@@ -125,12 +125,12 @@ struct bfmmla_gemm {
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < 4; ++j) store(to + j * quad, to_bf16(rounded(value[j] * by[j / 2])));
     }
-    if (!any_subnormal(q.format.grid, scale, count / block)) return false;
+    if (!any_subnormal(q.format, scale, count / block)) return false;
     return q.format.scale != scale_kind::e8m0 || !blocks_fit(q, row, 1, k, count);  // blocks of zeros: 2^-127
   }
   /// `scale` goes on with zeros.
-  static bool any_subnormal(const grid4& grid, const float* scale, std::size_t count) {
-    const float least = ufp4::detail::to_float(range_of(grid).low);
+  static bool any_subnormal(const format_spec& format, const float* scale, std::size_t count) {
+    const float least = ufp4::detail::to_float(range_of(format).low);
     u32 tiny{};
     for (std::size_t b = 0; b < count; b += lanes) {
       const f32 s = load(scale + b), product = rounded(s * least);

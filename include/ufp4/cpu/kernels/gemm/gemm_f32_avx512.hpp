@@ -27,6 +27,17 @@ UFP4_LANE f32 values_at(const quantized_source& q, f32 table, std::size_t row, s
   return lookup(table, dwords >> place);
 }
 
+/// The values of [k, k + depth) of a row with elements of one byte. Writes whole vectors.
+inline void wide_row(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth, float* value) {
+  const std::uint8_t* codes = q.codes + q.code_index(row, k);
+  const f32 unit = broadcast(q.format.grid.unit);
+  for (std::size_t e = 0; e < depth; e += lanes) {
+    std::uint8_t bytes[lanes] = {};
+    __builtin_memcpy(bytes, codes + e, depth - e < lanes ? depth - e : lanes);
+    store(value + e, numbers_of_bytes(bytes) * unit);
+  }
+}
+
 /// load_plain of one row, in registers where there is no transform. Writes whole vectors.
 inline void plain_row(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t depth, float* value) {
   if (plain.transform.n != 1) return load_plain(plain, {row, 1, k, depth}, value);
@@ -48,8 +59,10 @@ inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_
   if (blocks > most) __builtin_unreachable();  // takes() wants blocks of 8 at least; g++ warns of overflow without it
   if (side.is_quantized) {
     row_scales_of(side.q, row, k / job.block, blocks, scale);
+    if (side.q.format.is_wide()) wide_row(side.q, row, k, depth, value);
     const f32 table = load(side.q.format.grid.value);
-    for (std::size_t e = 0; e < depth; e += lanes) store(value + e, values_at(side.q, table, row, k + e));
+    for (std::size_t e = 0; !side.q.format.is_wide() && e < depth; e += lanes)
+      store(value + e, values_at(side.q, table, row, k + e));
   } else {
     for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
     plain_row(side.plain, row, k, depth, value);
@@ -69,7 +82,7 @@ struct f32_products {
   static f32 unit(const gemm_job&) { return f32{}; }
   static f32 table(const gemm_job& job) { return load(job.right.q.format.grid.value); }
   static bool reads_values(const gemm_job& job) {
-    return !job.right.is_quantized || job.mode == accumulate::folded_bf16;
+    return !job.right.is_quantized || job.right.is_wide() || job.mode == accumulate::folded_bf16;
   }
   /// Writes whole vectors, so beyond a `depth` that is no multiple of 16.
   [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
@@ -195,7 +208,7 @@ struct f32_gemm {
 
 template <class Use = void>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    kernel_of<streamed_gemm<f32_gemm>, Use>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
+    wide_kernel_of<streamed_gemm<f32_gemm>, Use>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

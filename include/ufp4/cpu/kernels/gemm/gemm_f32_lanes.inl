@@ -156,10 +156,10 @@ struct f32_gemm {
       const std::size_t first = live > c ? c : 0;  // columns that C does not have repeat others
       column_scales(job.right, col + first, live - first, k / job.block, blocks,
                     reinterpret_cast<std::byte*>(scale + c), cols * sizeof(float));
-      if (job.right.is_quantized)
+      if (job.right.is_quantized && !job.right.is_wide())
         right_codes(job.right.q, col + first, live - first, k, length, value + c);
       else
-        right_plain(job.right.plain, col + first, live - first, k, length, value + c);
+        right_values(job.right, col + first, live - first, k, length, value + c);
     }
     if (job.mode == accumulate::folded_bf16) fold(job.block, length, value, scale);
   }
@@ -179,13 +179,14 @@ struct f32_gemm {
     }
   }
 
-  static void right_plain(const quantize_job& plain, std::size_t col, std::size_t live, std::size_t k,
-                          std::size_t length, float* value) {
+  /// Of a plain or a wide operand.
+  static void right_values(const gemm_operand& side, std::size_t col, std::size_t live, std::size_t k,
+                           std::size_t length, float* value) {
     float line[piece];
     for (std::size_t j = 0; j < lanes; ++j)
       for (std::size_t p = 0; p < length; p += piece) {
         const std::size_t count = length - p < piece ? length - p : piece;
-        load_plain(plain, {lane_column(col, live, j), 1, k + p, count}, line);
+        decode_values(side, {lane_column(col, live, j), 1, k + p, count}, line);
         for (std::size_t i = 0; i < count; ++i) value[(p + i) * cols + j] = line[i];
       }
   }

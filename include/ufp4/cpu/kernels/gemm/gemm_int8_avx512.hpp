@@ -1,10 +1,12 @@
 // ufp4 - quantized_gemm on AVX-512 VNNI: block products in int8, rescaled in block order: the bits of exact_blocks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The right operand becomes unsigned bytes, integer + offset; the left stays signed. The accumulator of a block starts
-// at magic_bits (gemm_integers.hpp) less offset * (sum of the left block), so that it ends as a binary32.
+// The right operand becomes unsigned bytes, integer + offset; the left stays signed. Either may be wide: int8. The
+// accumulator of a block starts at magic_bits (gemm_integers.hpp) less offset * (sum of the left block), so that it
+// ends as a binary32.
 //
-// A record (tile_avx512.hpp): start[rows], scale[rows]; for every 16 k, 16 bytes a row, the even k of each 8 first.
+// A record (tile_avx512.hpp): start[rows], scale[rows]; for every 16 k, 16 bytes a row, the even k of each 8 first, or,
+// where the right operand is wide, in order.
 //
 // One row by quantized columns (int8_gemv) uses the same offset and float bits. Weights stream from memory once and are
 // decoded in registers. A vector holds 128 k of one column in the order of memory, so codes need no transposition. The
@@ -24,18 +26,26 @@ namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 UFP4_LANE void add_dots(u32& a, u8 bytes, const void* p) {
   asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(a) : "v"(bytes), "m"(*bytes_of<4>(p)));
 }
-/// The four even and four odd values of each 8 of 16 k of a row, as signed bytes.
+/// 16 k of a row as signed bytes: the four even and four odd ones of each 8, or in order.
 using i8x16 = std::uint8_t __attribute__((vector_size(16)));
-UFP4_LANE i8x16 left_bytes_of(const quantized_source& q, i8x16 table, std::size_t row, std::size_t k) {
+UFP4_LANE i8x16 pick_bytes(i8x16 from, i8x16 places) {
+  i8x16 r;
+  asm("vpermb %1, %2, %0" : "=v"(r) : "v"(from), "v"(places));
+  return r;
+}
+UFP4_LANE i8x16 left_bytes_of(const quantized_source& q, i8x16 table, std::size_t row, std::size_t k,
+                              bool in_order = false) {
   using u64x2 = std::uint64_t __attribute__((vector_size(16)));
+  if (q.format.is_wide()) {
+    const i8x16 codes = load_as<i8x16>(q.codes + q.code_index(row, k));
+    return in_order ? codes : pick_bytes(codes, i8x16{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15});
+  }
   std::uint32_t first, second;
   __builtin_memcpy(&first, q.codes + q.code_index(row, k), 4);
   __builtin_memcpy(&second, q.codes + q.code_index(row, k + 8), 4);
   const u64x2 codes = {first, second};
-  const u64x2 spread = codes | codes << 28;  // the upper half of each: codes >> 4
-  i8x16 r;
-  asm("vpermb %1, %2, %0" : "=v"(r) : "v"(table), "v"(spread));
-  return r;
+  const i8x16 bytes = pick_bytes(table, reinterpret_cast<i8x16>(codes | codes << 28));  // the upper half: codes >> 4
+  return in_order ? pick_bytes(bytes, i8x16{0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15}) : bytes;
 }
 
 UFP4_LANE i8x16 signed_bytes_of(const grid4& grid) {
@@ -44,7 +54,7 @@ UFP4_LANE i8x16 signed_bytes_of(const grid4& grid) {
   return table;
 }
 /// Integers of a grid plus the offset that makes them unsigned, for low and high.
-UFP4_LANE u8 offset_table(const grid4& grid) { return nibble_table(grid.integer, -integers_of(grid).low); }
+UFP4_LANE u8 offset_table(const format_spec& f) { return nibble_table(f.grid.integer, -integers_of(f).low); }
 /// weight * (sum of the signed bytes)
 UFP4_LANE std::uint32_t weighted_sum(std::uint8_t weight, i8x16 bytes) {
   using u32x4 = std::uint32_t __attribute__((vector_size(16)));
@@ -55,10 +65,27 @@ UFP4_LANE std::uint32_t weighted_sum(std::uint8_t weight, i8x16 bytes) {
 
 struct int8_products {
   static constexpr std::size_t values = 2, most = 512, few_most = 1024;
-  static u8 table(const gemm_job& job) { return offset_table(job.right.q.format.grid); }
+  static u8 table(const gemm_job& job) { return offset_table(job.right.q.format); }
   static f32 unit(const gemm_job& job) { return as_float(broadcast(magic_bits(job))); }
-  static bool reads_values(const gemm_job&) { return false; }
-  static void read_values(const gemm_job&, const gemm_part&, std::size_t, std::size_t, u32*, float*) {}
+  static bool reads_values(const gemm_job& job) { return job.right.is_wide(); }
+  /// Sixteen columns of a wide operand: vectors of four k in order, with the offset.
+  [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
+                                            std::size_t depth, u32* value, float* scale) {
+    const quantized_source& q = job.right.q;
+    const std::uint8_t* p = q.codes + q.code_index(columns.col, k);
+    std::size_t step = q.padded_cols;
+    alignas(64) std::uint8_t staged[lanes * few_most];
+    if (columns.cols != lanes || depth % 32 != 0) {  // lanes beyond the columns repeat the last
+      for (std::size_t j = 0; j < lanes; ++j)
+        std::memcpy(staged + j * few_most, p + (j < columns.cols ? j : columns.cols - 1) * step, depth);
+      p = staged, step = few_most;
+    }
+    for (std::size_t at = 0; at < depth; at += 32) {
+      const octad bytes = transposed_32(p + at, step);
+      for (std::size_t i = 0; i < 8 && at + 4 * i < depth; ++i) *value++ = bytes.v[i] ^ 0x80808080u;
+    }
+    scales_of(q, columns.col, columns.cols, k / job.block, depth / job.block, scale);
+  }
 };
 
 /// Those of 16 k: in each 8 the even k and the odd ones.
@@ -91,6 +118,16 @@ struct int8_sums {
           fma(as_float(dot[r]) - magic, rounded(broadcast(load_as<float>(head + rows * 4 + r * 4)) * column), sum[r]);
   }
 };
+/// Two pieces of 256 bytes of the codes that are read next, from piece `first` on.
+UFP4_LANE void prefetch_rows(const column_slice<int8_products>& s, std::size_t first) {
+  const std::uint8_t* p = s.ahead + first * s.ahead_step;
+  if (s.first_level)
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 3);
+  else
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 2);
+}
 template <std::size_t rows, bool decodes>
 inline void int8_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
@@ -106,9 +143,7 @@ inline void int8_tile(const column_slice<int8_products>& s, const std::byte* lef
     std::size_t done = 0;  // steps of the block
     for (std::size_t step = 0; step < steps;) {
       const octad codes = codes_at(s.codes, step * 16);
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < 8; ++i)
-        __builtin_prefetch(s.ahead + (step / 2 + i / 4) * s.ahead_step + i % 4 * 64, 0, 3);
+      prefetch_rows(s, step / 2);
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < 4; ++i, ++step) {
         if (step == steps) break;
@@ -145,7 +180,7 @@ struct int8_gemm {
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;
     const i8x16 table = signed_bytes_of(q.format.grid);
-    const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format.grid).low);
+    const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     const std::uint32_t magic = magic_bits(job);
     float scale[16];
     for (std::size_t b = 0; b < job.padded() / job.block; ++b, out += record(job, live)) {
@@ -155,7 +190,7 @@ struct int8_gemm {
       }
       std::uint32_t start = magic;
       for (std::size_t k = 0; k < job.block; k += 16) {
-        const i8x16 bytes = left_bytes_of(q, table, row, b * job.block + k);
+        const i8x16 bytes = left_bytes_of(q, table, row, b * job.block + k, job.right.is_wide());
         avx512::store(out + live * 8 + k * live + r * 16, bytes);
         start -= weighted_sum(offset, bytes);
       }
@@ -167,7 +202,7 @@ struct int8_gemm {
   template <class Slice>
   static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
     with_rows(live, [&]<std::size_t count>() {
-      first ? int8_tile<count, true>(s, left, acc) : int8_tile<count, false>(s, left, acc);
+      first&& s.decodes ? int8_tile<count, true>(s, left, acc) : int8_tile<count, false>(s, left, acc);
     });
   }
 };
@@ -215,11 +250,13 @@ struct gemv_slice {
 };
 
 /// Prefetches a line after v is computed. Compilers would move all prefetches to one place, and the core would wait.
-template <class V>
+template <read_ahead how, class V>
 UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
-  asm("prefetcht0 %1" : "+v"(v) : "m"(*p));
+  if constexpr (how == read_ahead::first_level) asm("prefetcht0 %1" : "+v"(v) : "m"(*p));
+  if constexpr (how == read_ahead::second_level) asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
 }
 /// Products of 128 k of four columns with the row; on to the next four.
+template <read_ahead how>
 UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, const std::uint8_t*& ahead, u32 even,
                             u32 odd, u32 start) {
   quad dots;
@@ -229,22 +266,23 @@ UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, con
     dots.v[i] = start;
     add_dots(dots.v[i], low(s.table, dword), even);
     add_dots(dots.v[i], high(s.table, dword), odd);
-    prefetch_after(dots.v[i], ahead + i * 64);
+    prefetch_after<how>(dots.v[i], ahead + i * 64);
   }
   codes += 4 * s.codes.step;
   ahead += 256;
   asm("" : "+r"(codes), "+r"(ahead));  // one address each: sixteen would not fit the registers
   return dots;
 }
+template <read_ahead how>
 UFP4_LANE f32 rescaled(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t block, std::size_t b, u32 dot,
                        f32 sum) {
   const f32 t = rounded(load(s.scale + (block + b) * lanes) * broadcast(row.scale[b]));
-  prefetch_after(sum, s.scale_ahead + (block + b) * s.scale_bytes);
+  prefetch_after<how>(sum, s.scale_ahead + (block + b) * s.scale_bytes);
   return fma(as_float(dot) - s.magic, t, sum);
 }
 
 /// Columns in the order of memory, blocks of 32 or of 16: `chunk_blocks` = 4 or 8 a chunk.
-template <std::size_t chunk_blocks>
+template <std::size_t chunk_blocks, read_ahead how>
 f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* ahead = s.ahead;
   for (std::size_t block = 0, chunk = 0; block < s.blocks; block += chunk_blocks, ++chunk, ++row) {
@@ -253,7 +291,7 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
     u32 first[4], second[4];  // of the block, or the two blocks, in each quarter
 #pragma GCC unroll 4
     for (std::size_t g = 0; g < 4; ++g) {
-      const quad d = dots_of_four(s, codes, ahead, even, odd, start);
+      const quad d = dots_of_four<how>(s, codes, ahead, even, odd, start);
       if constexpr (chunk_blocks == 4) {
         const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
         const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
@@ -270,13 +308,13 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < chunk_blocks; ++b)
       if (block + b < s.blocks)
-        sum = rescaled(s, *row, block, b, dots[b % (chunk_blocks / 4)].v[b * 4 / chunk_blocks], sum);
+        sum = rescaled<how>(s, *row, block, b, dots[b % (chunk_blocks / 4)].v[b * 4 / chunk_blocks], sum);
   }
   return sum;
 }
 
 /// Block b of a chunk, interleaved columns. Even and odd k have sums of their own, so that neither waits for the other.
-template <std::size_t blocks>  // of a chunk
+template <std::size_t blocks, read_ahead how>  // of a chunk
 UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t b,
                             const std::uint8_t*& codes) {
   constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
@@ -286,33 +324,37 @@ UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, s
     const u32 dword = load_as<u32>(codes + g * 64);
     add_dots(even, low(s.table, dword), row.even + 4 * (b * groups + g));
     add_dots(odd, high(s.table, dword), row.odd + 4 * (b * groups + g));
-    prefetch_after(odd, codes + g * 64 + gemv_lead);
+    prefetch_after<how>(odd, codes + g * 64 + gemv_lead);
   }
   codes += groups * 64;
   return even + odd;
 }
 /// Interleaved columns are lanes already.
-template <std::size_t blocks>
+template <std::size_t blocks, read_ahead how>
 f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* codes = s.codes.p;
   std::size_t block = 0;
   for (; block + blocks <= s.blocks; block += blocks, ++row)
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < blocks; ++b)
-      sum = rescaled(s, *row, block, b, dots_of_lanes<blocks>(s, *row, b, codes), sum);
+      sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, b, codes), sum);
   for (std::size_t b = 0; block + b < s.blocks; ++b)
-    sum = rescaled(s, *row, block, b, dots_of_lanes<blocks>(s, *row, b, codes), sum);
+    sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, b, codes), sum);
   return sum;
 }
 
 struct int8_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
-  static bool takes(const gemm_job& job) { return job.out.rows == 1 && int8_fits(job) && job.block <= 32; }
-  /// K of a slice. Its scales are decoded before its codes are read, and memory is idle meanwhile: few scales at a time, but
-  /// not fewer than scales_of decodes together.
+  static bool takes(const gemm_job& job) {
+    return job.out.rows == 1 && int8_fits(job) && !job.right.is_wide() && job.block <= 32;
+  }
+  /// K of a slice. Its scales are decoded before its codes are read, and fewer codes come from memory meanwhile: few
+  /// scales at a time, but not fewer than scales_of decodes together. Shorter slices take more instructions.
   static std::size_t depth_of(const gemm_job& job) {
-    if (job.right.interleaved()) return gemv_depth;
-    return job.block == 16 && scale_bytes(job.right.q.format.scale) == 1 ? gemv_depth / 2 : gemv_depth / 4;
+    const bool first_level = prefetches_first_level();
+    if (job.right.interleaved()) return first_level ? gemv_depth : gemv_depth / 2;
+    const bool many = job.block == 16 && scale_bytes(job.right.q.format.scale) == 1;  // are decoded together
+    return (first_level ? gemv_depth / 4 : gemv_depth / 2) * (many ? 2 : 1);
   }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -322,7 +364,7 @@ struct int8_gemv {
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t, std::byte* out) {
     const quantized_source& q = job.left.q;
     const i8x16 table = signed_bytes_of(q.format.grid);
-    const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format.grid).low);
+    const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     auto* chunk = reinterpret_cast<gemv_chunk_of_row*>(out);
     for (std::size_t k = 0; k < job.padded(); k += gemv_chunk, ++chunk) {
       *chunk = {};
@@ -342,6 +384,14 @@ struct int8_gemv {
     }
   }
 
+  using loop = f32(const gemv_slice&, const gemv_chunk_of_row*, f32 sum);
+  /// The order of interleaved columns is that of memory, which the hardware of processors but Zen 5 follows alone.
+  template <read_ahead rows, read_ahead interleaved>
+  static loop* loop_of(const gemm_job& job) {
+    if (job.right.interleaved())
+      return job.block == 16 ? gemv_interleaved<8, interleaved> : gemv_interleaved<4, interleaved>;
+    return job.block == 16 ? gemv_rows<8, rows> : gemv_rows<4, rows>;
+  }
   static std::size_t scratch_bytes(const gemm_job&, std::size_t) {
     return gemv_depth / 16 * lanes * 4 + staged_code_bytes(gemv_depth) + lanes * 4;
   }
@@ -351,11 +401,13 @@ struct int8_gemv {
     auto* staged = reinterpret_cast<std::uint8_t*>(scale + gemv_depth / 16 * lanes);
     auto* sums = reinterpret_cast<float*>(staged + staged_code_bytes(gemv_depth));
     gemv_slice s{};
-    s.table = offset_table(q.format.grid);
+    s.table = offset_table(q.format);
     s.magic = as_float(broadcast(magic_bits(job)));
     s.scale = scale;
     s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
     const std::size_t most = depth_of(job);
+    loop* const multiply = prefetches_first_level() ? loop_of<read_ahead::first_level, read_ahead::first_level>(job)
+                                                    : loop_of<read_ahead::second_level, read_ahead::none>(job);
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t live = part.cols - j < lanes ? part.cols - j : lanes, col = part.col + j;
       f32 sum{};
@@ -367,8 +419,6 @@ struct int8_gemv {
         scales_of(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
         const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
-        const auto multiply = job.block == 16 ? (q.interleaved ? gemv_interleaved<8> : gemv_rows<8>)
-                                              : (q.interleaved ? gemv_interleaved<4> : gemv_rows<4>);
         sum = multiply(s, row, sum);
       }
       store(sums, sum);
@@ -379,10 +429,11 @@ struct int8_gemv {
 
 template <class Use = void>
 inline constexpr gemm_kernel gemm_int8_kernel =
-    kernel_of<streamed_gemm<int8_gemm>, Use>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
+    wide_kernel_of<streamed_gemm<int8_gemm>, Use>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
 
 template <class Use = void>
-inline constexpr gemm_kernel gemv_int8_kernel = kernel_of<int8_gemv, Use>(isa::avx512, "gemv_int8_avx512", 4, 1, 128);
+inline constexpr gemm_kernel gemv_int8_kernel =
+    wide_kernel_of<int8_gemv, Use>(isa::avx512, "gemv_int8_avx512", 4, 1, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

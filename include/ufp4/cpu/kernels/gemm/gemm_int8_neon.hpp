@@ -7,7 +7,8 @@
 // | neon_i8mm    | SMMLA in 32 bits, two rows by two columns x 8 k                                                |
 //
 // It starts at magic_bits (gemm_integers.hpp) and so ends as a binary32, exactly, without a conversion. Then acc =
-// fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, also in fast. Body: gemm_int8_units.inl.
+// fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, also in fast. Either operand may be wide (int8)
+// where the sums of its products fit. Body: gemm_int8_units.inl.
 #pragma once
 
 #if defined(__aarch64__)
@@ -45,11 +46,21 @@ struct int8_panels {
     return table;
   }
 
+  /// 16 k of a row of codes: the even ones, then the odd ones.
+  UFP4_LANE static u8 integers_of_16(u8 table, const std::uint8_t* codes, std::size_t step) {
+    const std::uint32_t first = load_as<std::uint32_t>(codes), second = load_as<std::uint32_t>(codes + step);
+    const u32 nibbles = u32{first, second, first >> 4, second >> 4} & broadcast(0x0F0F0F0Fu);
+    return lookup_bytes(table, reinterpret_cast<u8>(nibbles));
+  }
+  /// The same of bytes.
+  UFP4_LANE static u8 apart(u8 bytes) {
+    return lookup_bytes(bytes, u8{0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15});
+  }
+
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
                         std::byte* out) {
     const quantized_source& q = job.left.q;
     const u8 table = table_of_integers(q.format.grid);
-    const u32 mask = broadcast(0x0F0F0F0Fu);
     const std::size_t step = q.word_step();
     for (std::size_t r = 0; r < rows; ++r) {
       const std::uint8_t* codes = r < live ? q.codes + q.code_index(row + r, k) : nullptr;
@@ -60,10 +71,8 @@ struct int8_panels {
             Layout::put_left(at, r, u8{});
             continue;
           }
-          const std::uint32_t first = load_as<std::uint32_t>(codes), second = load_as<std::uint32_t>(codes + step);
-          codes += 2 * step;
-          const u32 nibbles = u32{first, second, first >> 4, second >> 4} & mask;
-          Layout::put_left(at, r, lookup_bytes(table, reinterpret_cast<u8>(nibbles)));
+          Layout::put_left(at, r, q.format.is_wide() ? apart(load_as<u8>(codes)) : integers_of_16(table, codes, step));
+          codes += q.format.is_wide() ? 16 : 2 * step;
         }
         Layout::put_left_scale(at, r, codes == nullptr ? 0.0f : scale_at(q, row + r, k / job.block + b, 1.0f));
       }
@@ -80,15 +89,37 @@ struct int8_panels {
     float scale[depth / 16 * lanes];
     for (std::size_t c = 0; c < cols; c += lanes) {
       const std::size_t first = live > c ? c : 0;  // columns that C does not have repeat others
-      each_codes(q, col + first, live - first, k, length, [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
-        std::byte* at = out + i / 2 * Layout::right_piece + (i >> shift) * (4 * Layout::right_scales);
-        Layout::put_right(at, i % 2, c, lookup_bytes(table, reinterpret_cast<u8>(codes & mask)),
-                          lookup_bytes(table, reinterpret_cast<u8>(codes >> 4 & mask)));
-      });
+      if (q.format.is_wide())
+        wide_columns(job, col + first, live - first, c, k, length, out);
+      else
+        each_codes(q, col + first, live - first, k, length,
+                   [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
+                     std::byte* at = out + i / 2 * Layout::right_piece + (i >> shift) * (4 * Layout::right_scales);
+                     Layout::put_right(at, i % 2, c, lookup_bytes(table, reinterpret_cast<u8>(codes & mask)),
+                                       lookup_bytes(table, reinterpret_cast<u8>(codes >> 4 & mask)));
+                   });
       column_scales(job.right, col + first, live - first, k / job.block, length / job.block,
                     reinterpret_cast<std::byte*>(scale), sizeof(f32));
       for (std::size_t i = 0; i < length / job.block; ++i)
         Layout::put_right_scale(out + i * bytes + right_codes(job), c, load(scale + i * lanes));
+    }
+  }
+
+  /// Four columns of a wide operand, column c of the tile and on.
+  static void wide_columns(const gemm_job& job, std::size_t col, std::size_t live, std::size_t c, std::size_t k,
+                           std::size_t length, std::byte* out) {
+    const quantized_source& q = job.right.q;
+    const std::uint8_t* row[lanes];
+    for (std::size_t j = 0; j < lanes; ++j) row[j] = q.codes + q.code_index(lane_column(col, live, j), k);
+    const int shift = __builtin_ctzll(job.block / 8);
+    for (std::size_t i = 0; 8 * i < length; ++i) {
+      std::uint64_t eight[lanes];
+      for (std::size_t j = 0; j < lanes; ++j) eight[j] = load_as<std::uint64_t>(row[j] + 8 * i);
+      const auto low = reinterpret_cast<u64>(apart(reinterpret_cast<u8>(u64{eight[0], eight[1]})));
+      const auto high = reinterpret_cast<u64>(apart(reinterpret_cast<u8>(u64{eight[2], eight[3]})));
+      std::byte* at = out + i / 2 * Layout::right_piece + (i >> shift) * (4 * Layout::right_scales);
+      Layout::put_right(at, i % 2, c, reinterpret_cast<u8>(u64{low[0], high[0]}),
+                        reinterpret_cast<u8>(u64{low[1], high[1]}));
     }
   }
 };

@@ -6,14 +6,16 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// The least and the largest integer of a grid; zero is between them.
+/// The least and the largest integer of an element format; zero is between them.
 struct integer_range {
   int low, high;
   constexpr int amax() const { return -low > high ? -low : high; }
+  constexpr bool fits_bytes() const { return low >= -128 && high <= 127; }
 };
-constexpr integer_range integers_of(const grid4& grid) {
+constexpr integer_range integers_of(const format_spec& format) {
+  if (format.is_wide()) return {-128, 127};
   integer_range r{0, 0};
-  for (const int i : grid.integer) {
+  for (const int i : format.grid.integer) {
     r.low = i < r.low ? i : r.low;
     r.high = i > r.high ? i : r.high;
   }
@@ -28,22 +30,21 @@ constexpr bool exact_dots(const gemm_job& job) {
 }
 
 /// The bits of m = 1.5 * 2^23 * unit, whose last place is worth one unit (the product of the units of both grids). They
-/// plus an integer n, |n| < 2^22, are the bits of m + n * unit; minus m that is n * unit, exactly, and +0 for 0.
+/// plus an integer n, |n| <= 2^22, are the bits of m + n * unit; minus m that is n * unit, exactly, and +0 for 0.
 inline std::uint32_t magic_bits(const gemm_job& job) {
   const int exponent = floor_log2(job.left.q.format.grid.unit) + floor_log2(job.right.q.format.grid.unit);
   return static_cast<std::uint32_t>(exponent + 23 + 127) << 23 | 0x00400000u;
 }
 
-/// Integers of a pair of grids fit signed bytes, and dot products of a block stay below 2^22.
+/// Integers of a pair of grids fit signed bytes, and dot products of a block are 2^22 at most.
 constexpr bool integers_fit_bytes(const gemm_job& job) {
-  return exact_dots(job) && integers_of(job.left.q.format.grid).amax() <= 127 &&
-         integers_of(job.right.q.format.grid).amax() <= 127;
+  return exact_dots(job) && integers_of(job.left.q.format).fits_bytes() && integers_of(job.right.q.format).fits_bytes();
 }
 
 /// Whether value * scale is a bf16 number, so that folded_bf16 is the exact product. Near the ends of the range of e8m0
 /// it may be a subnormal number of more bits than bf16 has; not rounding it is more exact.
 constexpr bool folds_exactly(const quantized_source& q) {
-  int odd_factor = 0;  // the largest of the integers
+  int odd_factor = q.format.is_wide() ? 127 : 0;  // the largest of the integers
   for (const std::int16_t value : q.format.grid.integer) {
     int i = value < 0 ? -value : value;
     while (i != 0 && i % 2 == 0) i /= 2;
@@ -64,12 +65,17 @@ constexpr bool mode_is_exact(const gemm_job& job) {
 }
 /// Whether half the products of a block, as unsigned times signed bytes, add up in 16 bits.
 constexpr bool half_blocks_fit_16_bits(const gemm_job& job) {
-  const integer_range left = integers_of(job.left.q.format.grid), right = integers_of(job.right.q.format.grid);
+  const integer_range left = integers_of(job.left.q.format), right = integers_of(job.right.q.format);
   return static_cast<int>(job.block / 2) * left.amax() * (right.high - right.low) <= 32767;
+}
+/// Whether the same products of 16 k do.
+constexpr bool steps_fit_16_bits(const gemm_job& job) {
+  const integer_range left = integers_of(job.left.q.format), right = integers_of(job.right.q.format);
+  return 8 * left.amax() * (right.high - right.low) <= 32767;
 }
 /// Whether all products of a block, of signed bytes, do.
 constexpr bool blocks_fit_16_bits(const gemm_job& job) {
-  const int product = integers_of(job.left.q.format.grid).amax() * integers_of(job.right.q.format.grid).amax();
+  const int product = integers_of(job.left.q.format).amax() * integers_of(job.right.q.format).amax();
   return static_cast<int>(job.block) * product <= 32767;
 }
 /// Whether the 8-bit integer kernels of all tiers take every product of two formats in a mode, and its transpose.
@@ -80,7 +86,8 @@ constexpr bool integers_suffice(const format_spec& left, const format_spec& righ
     job.block = static_cast<std::size_t>(a.block.cols), job.mode = mode;
     return int8_fits(job) && half_blocks_fit_16_bits(job) && blocks_fit_16_bits(job);
   };
-  return left.block.cols == right.block.cols && taken(left, right) && taken(right, left);
+  return !left.is_wide() && !right.is_wide() && left.block.cols == right.block.cols && taken(left, right) &&
+         taken(right, left);
 }
 
 // ---- Whether element value times block scale is a normal bf16 number, which matrix units need.
@@ -94,10 +101,11 @@ struct magnitude_range {
     return (magnitude >= low && magnitude <= high) || magnitude == 0 || magnitude > infinity_bits;
   }
 };
-/// Of the values of a grid except 0.
-inline magnitude_range range_of(const grid4& grid) {
+/// Of the values of an element format except 0.
+inline magnitude_range range_of(const format_spec& format) {
+  if (format.is_wide()) return {to_bits(format.grid.unit), to_bits(128 * format.grid.unit)};
   magnitude_range r{infinity_bits, 0};
-  for (const float v : grid.value) {
+  for (const float v : format.grid.value) {
     const std::uint32_t m = magnitude_bits(v);
     r.low = m != 0 && m < r.low ? m : r.low;
     r.high = m > r.high ? m : r.high;
@@ -105,10 +113,10 @@ inline magnitude_range range_of(const grid4& grid) {
   return r;
 }
 /// Whether all values but 0 lie between 2^-40 and 2^40 and have at most `bits` significant bits.
-inline bool has_short_values(const grid4& grid, int bits) {
-  const magnitude_range r = range_of(grid);
-  std::uint32_t used = 0;
-  for (const float v : grid.value) used |= to_bits(v);
+inline bool has_short_values(const format_spec& format, int bits) {
+  const magnitude_range r = range_of(format);
+  std::uint32_t used = format.is_wide() ? to_bits(127.0f) : 0;
+  for (const float v : format.grid.value) used |= to_bits(v);
   return r.low >= to_bits(0x1p-40f) && r.high <= to_bits(0x1p40f) && (used & ((1u << (24 - bits)) - 1)) == 0;
 }
 
@@ -117,12 +125,12 @@ inline bool has_short_values(const grid4& grid, int bits) {
 inline bool products_fit(const quantized_source& q) {
   const scale_kind kind = q.format.scale;
   if (scale_bytes(kind) != 1) return false;
-  return has_short_values(q.format.grid, kind == scale_kind::e8m0 ? 8 : 4);
+  return has_short_values(q.format, kind == scale_kind::e8m0 ? 8 : 4);
 }
 
 /// Scales whose products with all values of the grid are normal numbers.
 inline magnitude_range scales_in_range(const quantized_source& q) {
-  const magnitude_range v = range_of(q.format.grid);
+  const magnitude_range v = range_of(q.format);
   const int low = floor_log2(to_float(v.low));
   const int high = floor_log2(to_float(v.high));
   return {to_bits(exp2i(-126 - (low < 0 ? low : 0))), to_bits(exp2i(127 - (high > 0 ? high : 0)))};
@@ -131,6 +139,7 @@ inline magnitude_range scales_in_range(const quantized_source& q) {
 inline bool is_zero_block(const quantized_source& q, std::size_t row, std::size_t k) {
   for (std::size_t e = 0; e < static_cast<std::size_t>(q.format.block.cols); e += 2) {
     const std::uint8_t pair = q.codes[q.code_index(row, k + e)];
+    if (q.format.is_wide() && (pair | q.codes[q.code_index(row, k + e + 1)]) != 0) return false;
     if (q.format.grid.value[pair & 15u] != 0.0f || q.format.grid.value[pair >> 4] != 0.0f) return false;
   }
   return true;

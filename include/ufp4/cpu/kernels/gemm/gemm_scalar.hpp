@@ -133,6 +133,7 @@ inline constexpr gemm_kernel gemm_scalar_kernel = {
     .scratch_bytes = [](const gemm_job&, std::size_t) { return sizeof(gemm_scratch); },
     .multiply = &gemm_scalar,
     .any_format = true,
+    .knows_wide = true,
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -202,7 +202,7 @@ struct plain_gemv {
   }
 
   /// One column in the order of memory, the sums of its lanes.
-  template <std::size_t terms, class Scale>
+  template <std::size_t terms, bool first_level, class Scale>
   static f32 multiply_row(const row_job& r, const std::uint8_t* codes, const Scale* scale,
                           const group_scales<Scale>& scales) {
     const u32 table = r.table;
@@ -216,7 +216,7 @@ struct plain_gemv {
     };
     const std::size_t whole = r.chunks - (r.last != 64);
     for (std::size_t c = 0; c < whole; ++c) {
-      __builtin_prefetch(codes + c * 64 + lead, 0, 3);
+      __builtin_prefetch(codes + c * 64 + lead, 0, first_level ? 3 : 2);
       add(c, load_as<u32>(codes + c * 64));
     }
     if (whole != r.chunks) {
@@ -233,7 +233,7 @@ struct plain_gemv {
   }
 
   /// Scales are decoded one row ahead: a load waits until the stores whose bytes it joins have left the core.
-  template <std::size_t terms, class Scale>
+  template <std::size_t terms, bool first_level, class Scale>
   static void multiply_rows(const gemm_job& job, const row_job& r, const gemm_part& columns, Scale* scale,
                             float* sums) {
     const quantized_source& q = job.right.q;
@@ -242,14 +242,15 @@ struct plain_gemv {
     Scale* const place[2] = {scale, scale + padded_scales(q.blocks())};
     const auto decode = [&](std::size_t j) {
       const auto* p = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(columns.col + j, 0) * bytes;
-      for (std::size_t i = 0; i < q.blocks() * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 3);
+      for (std::size_t i = 0; i < q.blocks() * bytes; i += 64)
+        __builtin_prefetch(p + i + scale_lead, 0, first_level ? 3 : 2);
       copy_scales(q.format.scale, p, q.blocks(), place[j % 2]);
     };
     decode(0);
     for (std::size_t j = 0; j < columns.cols; ++j) {
       if (j + 1 < columns.cols) decode(j + 1);
       const std::uint8_t* codes = q.codes + q.code_index(columns.col + j, 0);
-      sums[j] = sum_of_lanes(multiply_row<terms, Scale>(r, codes, place[j % 2], scales))[0];
+      sums[j] = sum_of_lanes(multiply_row<terms, first_level>(r, codes, place[j % 2], scales))[0];
     }
   }
 
@@ -269,7 +270,7 @@ struct plain_gemv {
     sum = fma(d, by, sum);
   }
   /// Chunks of a slice, all of them whole and without elements for fma.
-  template <std::size_t terms, class Scale>
+  template <std::size_t terms, bool first_level, class Scale>
   static void multiply_chunks(const row_job& r, const std::uint16_t* words, std::size_t chunks,
                               const std::uint8_t* codes, const Scale* scale, f32 (&sums)[lanes]) {
     const group_scales<Scale> scales(8);  // lane l has scale l
@@ -282,7 +283,7 @@ struct plain_gemv {
       for (std::size_t l = 0; l < lanes; ++l, codes += 64) {
         if (((c * chunk + 8 * l) & within) == 0) by = scales(scale), scale += lanes;
         add_group<terms, false>(r.table, words + 2 * l, codes, by, sum[l]);
-        prefetch_after(sum[l], codes + lead);
+        prefetch_after<first_level ? read_ahead::first_level : read_ahead::second_level>(sum[l], codes + lead);
       }
 #pragma GCC unroll 16
     for (std::size_t l = 0; l < lanes; ++l) sums[l] = sum[l];
@@ -307,7 +308,7 @@ struct plain_gemv {
     return tiny;
   }
 
-  template <std::size_t terms, class Scale>
+  template <std::size_t terms, bool first_level, class Scale>
   static void multiply_interleaved(const gemm_job& job, const row_job& r, std::size_t col, Scale* scale, float* sums) {
     const quantized_source& q = job.right.q;
     const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
@@ -318,7 +319,8 @@ struct plain_gemv {
       const std::size_t b = first * chunk / job.block, left = q.blocks() - b, most = slice_scales(job) / lanes;
       const std::size_t count = (left < most ? left : most) * lanes;
       const std::uint8_t* p = all + b * lanes * bytes;
-      for (std::size_t i = 0; i < count * bytes; i += 64) __builtin_prefetch(p + i + scale_lead, 0, 3);
+      for (std::size_t i = 0; i < count * bytes; i += 64)
+        __builtin_prefetch(p + i + scale_lead, 0, first_level ? 3 : 2);
       copy_scales(q.format.scale, p, count, place[first / slice_chunks % 2]);
     };
     f32 sum[lanes] = {};
@@ -332,7 +334,7 @@ struct plain_gemv {
         const std::size_t last = end * chunk < job.padded() ? end * chunk : job.padded();
         multiply_groups<terms>(r, words, r.tiny + c, last / 8 - c * lanes, codes, from, sum);
       } else {
-        multiply_chunks<terms>(r, words, end - c, codes, from, sum);
+        multiply_chunks<terms, first_level>(r, words, end - c, codes, from, sum);
       }
     }
     for (std::size_t half = lanes / 2; half != 0; half /= 2)
@@ -353,15 +355,18 @@ struct plain_gemv {
     const std::size_t count = job.right.interleaved() ? slice_scales(job) : job.right.q.blocks();
     return 2 * padded_scales(count) * sizeof(float) + lanes * sizeof(float);
   }
+  using loop = void(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch);
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
     const bool one = bf16_terms(job.left) == 1, wide = job.right.q.format.scale == scale_kind::f32;
-    if (wide)
-      return one ? multiply_part<1, float>(job, part, left, scratch)
-                 : multiply_part<2, float>(job, part, left, scratch);
-    one ? multiply_part<1, std::uint16_t>(job, part, left, scratch)
-        : multiply_part<2, std::uint16_t>(job, part, left, scratch);
+    loop* const chosen = wide ? (one ? loop_of<1, float>() : loop_of<2, float>())
+                              : (one ? loop_of<1, std::uint16_t>() : loop_of<2, std::uint16_t>());
+    chosen(job, part, left, scratch);
   }
   template <std::size_t terms, class Scale>
+  static loop* loop_of() {
+    return prefetches_first_level() ? multiply_part<terms, true, Scale> : multiply_part<terms, false, Scale>;
+  }
+  template <std::size_t terms, bool first_level, class Scale>
   static void multiply_part(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
     const auto* words = reinterpret_cast<const std::uint16_t*>(left);
     auto* sums = reinterpret_cast<float*>(scratch);
@@ -376,9 +381,9 @@ struct plain_gemv {
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const gemm_part columns{part.row, 1, part.col + j, part.cols - j < lanes ? part.cols - j : lanes};
       if (job.right.interleaved())
-        multiply_interleaved<terms>(job, r, columns.col, scale, sums);
+        multiply_interleaved<terms, first_level>(job, r, columns.col, scale, sums);
       else
-        multiply_rows<terms>(job, r, columns, scale, sums);
+        multiply_rows<terms, first_level>(job, r, columns, scale, sums);
       store_sums(job, columns, sums, lanes);
     }
   }

@@ -25,7 +25,7 @@ constexpr std::size_t bf16_terms(const gemm_operand& side) {
 
 /// Values are bf16 numbers and multiples of 2^-24, at most 2^40.
 inline bool has_plain_values(const gemm_operand& side) {
-  return side.exact() && side.q.format.grid.unit >= 0x1p-24f && has_short_values(side.q.format.grid, 8);
+  return side.exact() && side.q.format.grid.unit >= 0x1p-24f && has_short_values(side.q.format, 8);
 }
 
 /// What kernels of the fast mode for plain operands need: a plain left one of few terms, and weights on the right.

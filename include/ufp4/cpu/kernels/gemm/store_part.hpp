@@ -18,9 +18,15 @@ struct panel {
   std::size_t row, rows, k, depth;
 };
 
-/// decode[code] of every element of a panel.
+/// decode[code] of every element of a panel; in a wide format the integer of the code times `unit`.
 template <class T>
-void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T* out) {
+void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T unit, T* out) {
+  for (std::size_t r = 0; q.format.is_wide() && r < p.rows; ++r) {
+    const std::uint8_t* codes = q.codes + q.code_index(p.row + r, p.k);
+    for (std::size_t k = 0; k < p.depth; ++k)
+      out[r * panel_depth + k] = static_cast<T>(static_cast<T>(static_cast<std::int8_t>(codes[k])) * unit);
+  }
+  if (q.format.is_wide()) return;
   for (std::size_t r = 0; r < p.rows; ++r)
     for (std::size_t k = 0; k < p.depth; k += 2) {
       const std::uint8_t pair = q.codes[q.code_index(p.row + r, p.k + k)];
@@ -36,7 +42,8 @@ void decode_blocks(const quantized_source& q, const panel& p, const T (&decode)[
   for (std::size_t r = 0; r < p.rows; ++r)
     for (std::size_t k = 0; k < p.depth; k += length) {
       const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(p.row + r, (p.k + k) / length));
-      decode_codes(q, {p.row + r, 1, p.k + k, length}, decode[grid_number(q.format, bits)], out + r * panel_depth + k);
+      decode_codes(q, {p.row + r, 1, p.k + k, length}, decode[grid_number(q.format, bits)], T{1},
+                   out + r * panel_depth + k);
     }
 }
 
@@ -56,7 +63,7 @@ void apply_exponents(const quantized_source& q, const panel& p, T* out) {
 /// The values of a panel as integers times integer_unit.
 inline void decode_integers(const quantized_source& q, const panel& p, std::int16_t* out) {
   if (q.format.choice.count == 0)
-    decode_codes(q, p, q.format.grid.integer, out);
+    decode_codes(q, p, q.format.grid.integer, std::int16_t{1}, out);
   else
     decode_blocks(q, p, integers_of_grids(q.format).integer, out);
   apply_exponents(q, p, out);
@@ -86,7 +93,7 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
   if (!side.is_quantized) return load_plain(side.plain, p, out);
   if (side.q.format.choice.count == 0) {
-    decode_codes(side.q, p, side.q.format.grid.value, out);
+    decode_codes(side.q, p, side.q.format.grid.value, side.q.format.grid.unit, out);
     return apply_exponents(side.q, p, out);
   }
   float values[4][16];

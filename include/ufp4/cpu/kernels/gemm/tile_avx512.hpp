@@ -19,6 +19,7 @@
 
 #if defined(__x86_64__)
 
+#include <ufp4/cpu/detect.hpp>
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 
@@ -104,7 +105,8 @@ class column_slice {
   decltype(Products::table(std::declval<gemm_job>())) table;
   f32 unit;
   std::size_t block;
-  bool decodes;  ///< the first tile of rows decodes; otherwise read() writes the values
+  bool first_level;  ///< prefetches_first_level
+  bool decodes;      ///< the first tile of rows decodes; otherwise read() writes the values
   u32* value =
       nullptr;  ///< Products::values for every 8 k, written by the first tile for the others; null for one tile
   code_rows codes{};
@@ -116,6 +118,7 @@ class column_slice {
       : table(Products::table(job)),
         unit(Products::unit(job)),
         block(job.block),
+        first_level(prefetches_first_level()),
         decodes(!Products::reads_values(job)),
         scale(reinterpret_cast<float*>(memory)),
         job_(job),

@@ -62,7 +62,7 @@ template <dtype kind>
 std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, std::size_t bands) {
   u32 amax{};
   for (; bands != 0; --bands, from.next_band()) {
-    if (h.from_memory) prefetch_ahead(from.x, lanes * 16 * (kind == dtype::f32 ? 4 : 2));
+    if (h.ahead == read_ahead::first_level) prefetch_ahead(h.ahead, from.x, lanes * 16 * (kind == dtype::f32 ? 4 : 2));
     f32 v[16], low[8], high[8];
     from.read(0, v);
 #pragma GCC unroll 8
@@ -93,7 +93,7 @@ inline std::uint32_t amax_of_bands(const source& x, const tile_transform& h, std
 /// amax of rows first .. last - 1 after a transform, a tile at a time.
 inline std::uint32_t amax_transformed(source x, const transform_spec& t, std::size_t first, std::size_t last) {
   tile_transform h = transform_of<quantize_needs::all>(t);
-  h.from_memory = is_large(x);
+  h.ahead = read_ahead_of(x);
   const bool columns = reads_columns(x);
   const std::size_t run = h.n;  // blocks do not matter
   if (x.col_stride == 1 && x.cols % run == 0 && x.row_stride == static_cast<std::ptrdiff_t>(x.cols)) {

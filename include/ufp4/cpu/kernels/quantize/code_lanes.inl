@@ -53,6 +53,7 @@ struct lane_blocks {
   const lane_scales* scales;
   const random_bit_lanes* random_bits;
   code_blocks* code_products;  ///< codes blocks whose scales multiply
+  bool divides = false;        ///< whether scales divide, for code_wide
 };
 
 /// A word of indices as a word of codes.

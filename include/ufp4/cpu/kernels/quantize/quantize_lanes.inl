@@ -30,6 +30,7 @@ class lane_quantizer {
     tile_transform (*transform)(const transform_spec&);
     code_blocks* (*products)(rounding_plan::kind);
     code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products);
+    code_blocks* (*wide)(rounding_spec::kind) = nullptr;
     ordered_functions (*ordered)(const rounding_plan&, bool divides, dtype) = nullptr;
   };
   lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
@@ -39,10 +40,12 @@ class lane_quantizer {
         out_(out),
         report_(report),
         transform_(f.transform(job.transform)),
-        plan_(make_plan(job.format.grid, coder.rounding.what, cheap_lookup)),
+        plan_(job.format.is_wide() ? wide_plan(job.format, coder.rounding.what)
+                                   : make_plan(job.format.grid, coder.rounding.what, cheap_lookup)),
         divides_(scale_divides(job.format)),
         code_products_(f.products(plan_.what)),
-        code_(f.blocks(plan_, divides_, code_products_)),
+        code_(job.format.is_wide() ? f.wide(coder.rounding.what) : f.blocks(plan_, divides_, code_products_)),
+        word_codes_(job.format.is_wide() ? 4 : 8),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
@@ -52,9 +55,12 @@ class lane_quantizer {
         tile_width_(bands_of(run_) * lanes * run_),
         element_bytes_(job.x.kind == dtype::f32 ? 4 : 2),
         random_bits_(coder.rounding.random_bits) {
-    transform_.from_memory = is_large(job.x);
-    const bool fits = block_ == lanes || block_ == 2 * lanes;
-    if (f.ordered != nullptr && fits && transform_.n == 1 && !job.counts && job.x.col_stride == 1)
+    transform_.ahead = read_ahead_of(job.x);
+    const bool tiles_are_faster =
+        transform_.ahead == read_ahead::second_level && job.x.kind == dtype::f32;  // blocks of 32
+    const bool fits = block_ == lanes || (block_ == 2 * lanes && !tiles_are_faster);
+    if (f.ordered != nullptr && !job.format.is_wide() && fits && transform_.n == 1 && !job.counts &&
+        job.x.col_stride == 1)
       ordered_ = f.ordered(plan_, divides_, job.x.kind);
   }
 
@@ -111,7 +117,7 @@ class lane_quantizer {
   /// `live`: how many blocks are not padding.
   void choose_chunk(part& p, std::size_t c, std::size_t live = lanes) {
     const std::size_t chunk = block_ * lanes, place = p.row * job_.padded_cols + p.k + c * chunk;
-    if (transform_.from_memory) prefetch_ahead(p.x + c * chunk * element_bytes_, chunk * element_bytes_);
+    prefetch_ahead(transform_.ahead, p.x + c * chunk * element_bytes_, chunk * element_bytes_);
     const u32 amax = ordered_.amax(p.x + c * chunk * element_bytes_, block_ / lanes);
     u32 bits;
     lane_scales s;
@@ -130,7 +136,9 @@ class lane_quantizer {
     }
     store(out, low);
   }
-  std::uint8_t* codes_at(std::size_t row, std::size_t k) const { return out_.codes + (row * job_.padded_cols + k) / 2; }
+  std::uint8_t* codes_at(std::size_t row, std::size_t k) const {
+    return out_.codes + code_bytes(job_.format, row * job_.padded_cols + k);
+  }
   void code_part(const part& p, std::uint8_t* codes) {
     const std::uint64_t element = (job_.first_row + p.row) * job_.whole_padded_cols + job_.first_col + p.k;
     ordered_.code(plan_, {p.x, p.chunks * block_, &p.of, element / 8, &random_bits_, ordered_.products, codes});
@@ -209,7 +217,8 @@ class lane_quantizer {
 
   /// Codes blocks first .. first + count - 1 of the tile, neighbours in their rows.
   void code(std::size_t first, std::size_t count, u32* words) {
-    code_(plan_, {tile_.x + first * block_ * lanes, block_, count, scale_ + first, &random_bits_, code_products_},
+    code_(plan_,
+          {tile_.x + first * block_ * lanes, block_, count, scale_ + first, &random_bits_, code_products_, divides_},
           words);
     for (std::size_t b = first; job_.counts && b < first + count; ++b)
       report_.saturated +=
@@ -217,12 +226,12 @@ class lane_quantizer {
   }
   /// Codes the tile, which starts at (row, k), band by band where each needs random bits of its place.
   void code_bands(std::size_t row, std::size_t k, std::size_t runs) {
-    u32 words[max_transform / 8];
+    u32 words[max_transform / 4];
     if (!is_stochastic_) code(0, bands_in(runs) * blocks_, words);
     each_band(runs, [&](std::size_t band, std::size_t r, std::size_t count) {
-      u32* here = words + band * run_ / 8;
+      u32* here = words + band * run_ / word_codes_;
       if (is_stochastic_) place_random_bits(row, k + r * run_, run_), code(band * blocks_, blocks_, here);
-      store_lanes(here, run_ / 8, out_.codes + (row * job_.padded_cols + k + r * run_) / 2, run_ / 2, count);
+      store_lanes(here, run_ / word_codes_, codes_at(row, k + r * run_), code_bytes(job_.format, run_), count);
     });
   }
   /// `place`: how many elements of all strips are before the tile's first block.
@@ -251,34 +260,35 @@ class lane_quantizer {
   }
 
   void patch(std::size_t row, std::size_t rows, std::size_t k, std::size_t width) {
-    u32 words[bands][max_transform / 8], bits[bands][max_transform / 16];
+    u32 words[bands][max_transform / 4], bits[bands][max_transform / 16];
     const std::size_t at_once = bands_of(run_), live = (rows + lanes - 1) / lanes;
     for (std::size_t j = 0; j < width; j += run_)
       for (std::size_t band = 0; band < live; band += at_once)
         column_bands(row, rows, k, j, band, live - band < at_once ? live - band : at_once, words, bits);
     for (std::size_t band = 0; band < live; ++band) {
       const std::size_t here = row + band * lanes, left = rows - band * lanes, count = left < lanes ? left : lanes;
-      store_lanes(words[band], width / 8, out_.codes + (here * job_.padded_cols + k) / 2, job_.padded_cols / 2, count);
+      store_lanes(words[band], width / word_codes_, codes_at(here, k), code_bytes(job_.format, job_.padded_cols),
+                  count);
       store_scales(out_.scales, job_.format.scale, bits[band], width / block_, (here * job_.padded_cols + k) / block_,
                    job_.padded_cols / block_, count);
     }
   }
   /// One run of some bands: run j of the patch.
   void column_bands(std::size_t row, std::size_t rows, std::size_t k, std::size_t j, std::size_t first,
-                    std::size_t count, u32 (*words)[max_transform / 8], u32 (*bits)[max_transform / 16]) {
+                    std::size_t count, u32 (*words)[max_transform / 4], u32 (*bits)[max_transform / 16]) {
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t above = (first + i) * lanes, left = rows - above;
       read_columns(job_.x, transform_, row + above, k + j, run_, left < lanes ? left : lanes, tile_, i * run_);
     }
     for (std::size_t b = 0; b < count * blocks_; ++b) amax_[b] = amax(b);
     choose(count * blocks_);
-    u32 coded[max_transform / 8];
+    u32 coded[max_transform / 4];
     if (!is_stochastic_) code(0, count * blocks_, coded);
     for (std::size_t i = 0; i < count; ++i) {
-      u32* here = coded + i * run_ / 8;
+      u32* here = coded + i * run_ / word_codes_;
       if (is_stochastic_)
         place_random_bits(row + (first + i) * lanes, k + j, job_.whole_padded_cols), code(i * blocks_, blocks_, here);
-      for (std::size_t w = 0; w < run_ / 8; ++w) words[first + i][j / 8 + w] = here[w];
+      for (std::size_t w = 0; w < run_ / word_codes_; ++w) words[first + i][j / word_codes_ + w] = here[w];
       for (std::size_t b = 0; b < blocks_; ++b) bits[first + i][j / block_ + b] = bits_[i * blocks_ + b];
     }
   }
@@ -291,6 +301,7 @@ class lane_quantizer {
   rounding_plan plan_;
   bool divides_;
   code_blocks *code_products_, *code_;
+  std::size_t word_codes_;  ///< codes of a word
   ordered_functions ordered_{};
   bool is_stochastic_;
   std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
@@ -306,9 +317,10 @@ class lane_quantizer {
 inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_spec>& c) {
   using kind = ufp4::detail::rule_kind;
   const grid4& g = job.format.grid;
-  const bool one_zero = g.minus_zero == g.code[g.zero], normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
-  return job.format.block.cols >= 16 && !ufp4::detail::needs_portable(job.format) && !job.rounds_input_to_bf16 &&
-         !c.rule.mse_search && c.rule.what != kind::four_over_six && normal && (one_zero || is_symmetric(g));
+  const bool one_zero = job.format.is_wide() || g.minus_zero == g.code[g.zero],
+             normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
+  return job.format.block.cols >= 16 && !ufp4::detail::needs_portable(job.format) && !job.rounds_input_to_bf16 && !c.rule.mse_search &&
+         c.rule.what != kind::four_over_six && normal && (one_zero || is_symmetric(g));
 }
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
@@ -317,6 +329,7 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
                     std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
   lane_quantizer::functions f{&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>};
+  if constexpr (needs >= quantize_needs::any_nearest) f.wide = &code_wide_of<needs>;
 #if defined(UFP4_ORDERED_LANES)
   f.ordered = &ordered_functions_of<needs>;
 #endif

@@ -13,7 +13,7 @@ struct quantized_chunk {
   static constexpr std::size_t elements = 4096;  ///< of a chunk; a single run of a strip may have more: 64 rows of 256
   static constexpr std::size_t most = 64 * 256;
 
-  alignas(64) std::uint8_t codes[most / 2];
+  alignas(64) std::uint8_t codes[most];
   alignas(64) float scales[elements / 2];  ///< enough for blocks of 1 x 2; a higher block has fewer
   alignas(64) float values[most];          ///< decoded, before the inverse transform
 

@@ -22,7 +22,7 @@ struct tile_transform {
 
   std::size_t n;
   bool rounds_to_bf16;
-  bool from_memory = false;  ///< elements are prefetched
+  read_ahead ahead = read_ahead::none;
   float factor;
   reader<lane_runs<dtype::f32>>* read_f32;
   reader<lane_runs<dtype::bf16>>* read_bf16;
@@ -38,14 +38,12 @@ struct tile_transform {
   bool in_registers() const { return n == 1 || (n == 16 && !rounds_to_bf16); }
 };
 
-/// Whether a matrix is read from memory rather than from a core's own cache.
-inline bool is_large(const source& x) {
-  return x.rows * x.cols * (x.kind == dtype::f32 ? 4 : 2) > std::size_t{1} << 20;
-}
-/// What will be read after as many bytes as a memory page has. The core's own prefetching is slower: it does not begin
-/// while codes are computed.
-UFP4_LANE void prefetch_ahead(const void* p, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + 4096 + i, 0, 3);
+/// Prefetches what will be read a memory page or two after `bytes` from p on.
+UFP4_LANE void prefetch_ahead(read_ahead how, const void* p, std::size_t bytes) {
+  if (how == read_ahead::first_level)
+    for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + 4096 + i, 0, 3);
+  else if (how == read_ahead::second_level)
+    for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + 8192 + i, 0, 2);
 }
 
 UFP4_LANE u32 amax_of_sixteen(const f32 (&v)[16]) {
@@ -216,15 +214,20 @@ tile_transform transform_of(const transform_spec& t) {
 }
 
 /// `bands` bands of whole runs of a row of contiguous elements, from column k on.
-inline void read_whole_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k, std::size_t run,
-                             std::size_t bands, tile& t, std::size_t base) {
+UFP4_LANE void read_whole_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                                std::size_t run, std::size_t bands, tile& t, std::size_t base) {
   if (x.kind == dtype::f32) {
     const float* first = static_cast<const float*>(x.data) + x.offset(row, k);
-    if (h.from_memory) prefetch_ahead(first, bands * lanes * run * 4);
+    if (h.ahead == read_ahead::first_level) prefetch_ahead(h.ahead, first, bands * lanes * run * 4);
+    // Runs longer than a cache line are read a line of each at a time, an order that hardware does not follow. Into the
+    // second level is slower, and in a function of its own, where nothing but prefetches is on its way, too.
+    const std::size_t behind = h.ahead == read_ahead::second_level && run > 16 ? bands * lanes * run : 0;
+    for (std::size_t j = 0; j < behind; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
     return h.read_f32(h, {first, run}, run, bands, t, base);
   }
   const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
-  if (h.from_memory) prefetch_ahead(first, bands * lanes * run * 2);
+  if (h.ahead == read_ahead::first_level || run > 32)
+    prefetch_ahead(read_ahead::first_level, first, bands * lanes * run * 2);
   if (x.kind == dtype::bf16) return h.read_bf16(h, {first, run}, run, bands, t, base);
   h.read_fp16(h, {first, run}, run, bands, t, base);
 }

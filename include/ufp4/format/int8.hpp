@@ -1,0 +1,63 @@
+// ufp4 - int8 and int8q6: 8-bit integers as values, the wide elements of activations.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | type   | value of code c, two's complement | unit | max      |                          |
+// |--------|-----------------------------------|------|----------|--------------------------|
+// | int8   | c                                 | 1    | 127      |                          |
+// | int8q6 | c / 64                            | 2^-6 | 1.984375 | the element of OCP MXINT8 |
+#pragma once
+
+#include <ufp4/concepts.hpp>
+#include <ufp4/format/minifloat.hpp>
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The code of `units` units rounded to nearest, ties to even; saturates at 127; a NaN gives 127.
+UFP4_HD constexpr std::uint8_t encode_int8(float units) {
+  const float a = detail::magnitude(units);
+  int code = 127;  // NaN and everything above 126.5
+  if (a <= 126.5f) {
+    const int floor = static_cast<int>(a);
+    const float rest = a - static_cast<float>(floor);
+    code = floor + (rest > 0.5f || (rest == 0.5f && (floor & 1)) ? 1 : 0);
+  }
+  const bool negative = detail::is_negative(units) && !detail::is_nan(units);
+  return static_cast<std::uint8_t>(negative ? (256 - code) & 255 : code);
+}
+
+}  // namespace ufp4::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// Two's complement, -128 .. 127 times 2^-fraction_bits, one byte.
+///
+/// | from float | nearest, ties to the even code; beyond +-max() and for Inf: +-max(). -128 comes from bits only |
+/// | NaN        | +max()                                                                                        |
+/// | zero       | one zero: -0.f and small negative values give code 0                                          |
+template <int fraction_bits>
+class scaled_int8 : public detail::ordered<scaled_int8<fraction_bits>, std::uint8_t, 255, std::strong_ordering> {
+  using detail::coded<scaled_int8, std::uint8_t, 255>::bits_;
+
+ public:
+  static constexpr wide_element wide = wide_element::int8;  ///< codes of one byte, two's complement
+  static constexpr bool exact_products = true;
+
+  scaled_int8() = default;
+  /// The nearest value.
+  UFP4_MEMBER constexpr explicit scaled_int8(float x) { bits_ = encode_int8(x * (1.0f / unit())); }
+  /// The code as an integer, -128 .. 127.
+  UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 128 ? bits_ : bits_ - 256; }
+  UFP4_MEMBER constexpr explicit operator float() const {
+    return static_cast<float>(static_cast<int>(*this)) * unit();  // exact
+  }
+  UFP4_MEMBER static constexpr float unit() { return detail::exp2i(-fraction_bits); }  ///< the value of code 1
+  UFP4_MEMBER static constexpr float(max)() { return 127.0f * unit(); }
+};
+
+using int8 = scaled_int8<0>;  ///< -127 .. 127: the element of int8_f32
+using int8q6 =
+    scaled_int8<6>;  ///< the same over 64: the element of mxint8, as OCP Microscaling Formats v1.0 defines it
+
+static_assert(wide_element_format<int8> && wide_element_format<int8q6> && !element_format<int8>);
+
+}  // namespace ufp4::inline UFP4_TYPES
