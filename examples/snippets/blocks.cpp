@@ -37,7 +37,7 @@ int main() {
   auto by_mse = quantize<if4>(x);
   auto by_mae = quantize<if4>(x, choose_grid{search_error::absolute});
 
-  // 64 columns under one scale; groups of 8 and of 4 of them share exponents, 0 or 1, that multiply their values by 2 each.
+  // 64 columns under one scale; groups of 8 and of 4 share exponents, 0 or 1, that multiply their values by 2 each.
   static_assert(std::is_same_v<hif4, block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>>);
   auto by_groups = quantize<hif4>(x);
 

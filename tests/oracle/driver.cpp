@@ -651,11 +651,10 @@ void run_gemm(reader& in, answer& out) {
   if (!found) unknown("pair of formats", std::string(left) + " and " + std::string(right));
 }
 
-constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
-                                        variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::nvint4>{"nvint4"},
-                                        variant<nf4_float>{"nf4_float_16"},  variant<ufp4::tetrajet2>{"tetrajet2"},
-                                        variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"},
-                                        variant<ufp4::int8_f32>{"int8_f32"}};
+constexpr std::tuple plain_left_formats{
+    variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},      variant<ufp4::mxfp4>{"mxfp4"},
+    variant<ufp4::nvint4>{"nvint4"},     variant<nf4_float>{"nf4_float_16"}, variant<ufp4::tetrajet2>{"tetrajet2"},
+    variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"},        variant<ufp4::int8_f32>{"int8_f32"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());

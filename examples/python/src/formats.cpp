@@ -131,7 +131,8 @@ void bind_format(nb::module_& m) {
           "__getstate__",
           [](const format_spec& f) {
             return nb::make_tuple(values_of(f), scale_names[static_cast<int>(f.scale)],
-                                  nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale(), static_cast<int>(f.wide));
+                                  nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale(),
+                                  static_cast<int>(f.wide));
           },
           nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def(

@@ -84,10 +84,10 @@ constexpr block_shape grouped(int cols, int wide, int narrow = 0) {
 
 /// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
-  grid4 grid;            ///< the element format, or the first of several
-  scale_kind scale;      ///< the type of the block scales
-  block_shape block;     ///< the elements that share a scale
-  outer_scale outer;     ///< the scales above the block scales
+  grid4 grid;                              ///< the element format, or the first of several
+  scale_kind scale;                        ///< the type of the block scales
+  block_shape block;                       ///< the elements that share a scale
+  outer_scale outer;                       ///< the scales above the block scales
   wide_element wide = wide_element::none;  ///< elements of one byte instead of 4 bits: `grid` has only their constants
   grid_choice choice{};                    ///< further grids
 
@@ -183,8 +183,8 @@ UFP4_HD constexpr int exponent_levels(const block_shape& block) {
   return (block.group[0] != 0 ? 1 : 0) + (block.group[1] != 0 ? 1 : 0);
 }
 
-/// Bytes of what is stored for a block: its scale; where two grids do not fit the sign bit of the scale, a byte with the
-/// number of its grid; or its exponents, in 2 or 4 bytes together with the scale.
+/// Bytes of what is stored for a block: its scale; where two grids do not fit the sign bit of the scale, a byte with
+/// the number of its grid; or its exponents, in 2 or 4 bytes together with the scale.
 UFP4_HD constexpr int block_bytes(scale_kind scale, int more_grids, const block_shape& block) {
   const int exponents = exponent_count(block);
   if (exponents != 0) return exponents <= 8 ? 2 : 4;
@@ -292,7 +292,9 @@ namespace ufp4::inline UFP4_TYPES {
 /// The format F as data.
 template <any_block_format F>
 inline constexpr format_spec spec_of = {detail::grids_of<typename F::element_type>::first,
-                                        scale_traits<typename F::scale_type>::kind, F::block, F::outer,
+                                        scale_traits<typename F::scale_type>::kind,
+                                        F::block,
+                                        F::outer,
                                         detail::wide_of<typename F::element_type>(),
                                         detail::grids_of<typename F::element_type>::choice};
 
@@ -392,8 +394,8 @@ UFP4_HD constexpr bool is_extended(const format_spec& f) {
 inline constexpr const char* extended_parts =
     "outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or one-bit exponents";
 
-/// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from the
-/// next multiple of their size on, its outer scales where each row or segment has one.
+/// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
+/// the next multiple of their size on, its outer scales where each row or segment has one.
 struct scale_strip {
   std::size_t blocks = 0, outers = 0;            ///< how many
   std::size_t block_bytes = 1, outer_bytes = 1;  ///< of one

@@ -34,7 +34,7 @@ using tetrajet2 = block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>;
 using if4 = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>;
 
 // One-bit exponents under the scale.
-/// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale, with exponents of groups of 8 and of 4.
+/// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale; groups of 8 and of 4 have exponents.
 using hif4 = block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>;
 // Wide: elements of one byte, for activations beside 4-bit weights with blocks of the same length.
 using int8_f32 =
@@ -71,8 +71,8 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
-/// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because only CPU
-/// operations and the C interface have them: GPUs and file formats reject them.
+/// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because only
+/// CPU operations and the C interface have them: GPUs and file formats reject them.
 using extended_presets =
     preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">>;
 /// The presets whose elements take one byte. A list of their own, because GPUs, prepacking and GGUF have formats of 4

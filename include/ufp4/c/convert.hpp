@@ -104,8 +104,8 @@ inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f) {
 inline constexpr std::int32_t first_extended = 256;
 
 inline ufp4_format to_c(const format_spec& f) {
-  ufp4_format out{{}, static_cast<std::int32_t>(f.scale), f.block.rows, f.block.cols, f.has_tensor_scale() ? 1 : 0,
-                  static_cast<std::int32_t>(f.wide)};
+  ufp4_format out{{},           static_cast<std::int32_t>(f.scale), f.block.rows,
+                  f.block.cols, f.has_tensor_scale() ? 1 : 0,       static_cast<std::int32_t>(f.wide)};
   for (std::uint8_t c = 0; c < 16; ++c) out.values[c] = ufp4::detail::value_of(f, c);
   std::int32_t mark = first_extended;
   for_each_extended_preset([&](auto row) {

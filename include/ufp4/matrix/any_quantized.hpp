@@ -177,7 +177,8 @@ inline quantized_size storage_of(const char* what, const quantized_shape& s) {
   check_none(what, format_mismatch(s.format));
   const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
-  return {code_bytes(s.format, elements), scale_rows(s.rows, s.format.block) * scale_strip_of(s.format, padded).bytes()};
+  return {code_bytes(s.format, elements),
+          scale_rows(s.rows, s.format.block) * scale_strip_of(s.format, padded).bytes()};
 }
 
 /// The code of element k of a row whose codes begin at `row`.

@@ -319,8 +319,8 @@ inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_s
   const grid4& g = job.format.grid;
   const bool one_zero = job.format.is_wide() || g.minus_zero == g.code[g.zero],
              normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
-  return job.format.block.cols >= 16 && !ufp4::detail::needs_portable(job.format) && !job.rounds_input_to_bf16 && !c.rule.mse_search &&
-         c.rule.what != kind::four_over_six && normal && (one_zero || is_symmetric(g));
+  return job.format.block.cols >= 16 && !ufp4::detail::needs_portable(job.format) && !job.rounds_input_to_bf16 &&
+         !c.rule.mse_search && c.rule.what != kind::four_over_six && normal && (one_zero || is_symmetric(g));
 }
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
