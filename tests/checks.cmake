@@ -93,7 +93,7 @@ if(TARGET ufp4_tool)
   set(ufp4_python_tool $<TARGET_FILE:ufp4_tool>)
 endif()
 foreach(check IN LISTS ufp4_python_checks)
-  ufp4_bash_check(python_${check} 900 tests/python/run.sh ${check} ${ufp4_python_tool})
+  ufp4_bash_check(python_${check} 1800 tests/python/run.sh ${check} ${ufp4_python_tool})
   set_tests_properties(python_${check} PROPERTIES FIXTURES_REQUIRED python_wheel)
 endforeach()
 

@@ -41,6 +41,11 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b) {
       else
         REQUIRE(bound.broken_by({c.data(), c.size()}, options, exact) == "");
       REQUIRE(c.guards_intact());
+      if constexpr (!B::is_wide)
+        if (mode == accumulate::exact_blocks) {
+          quantized_gemm(ctx, a, prepack(b), out, options);
+          REQUIRE(support::same_numbers(c.span(), exact));
+        }
     }
 }
 

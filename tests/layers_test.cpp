@@ -41,11 +41,12 @@ constexpr module_rule modules[] = {
     {"block", layer::blocks},
     {"matrix", layer::matrix},
     {"cpu", layer::machine,
-     "quantize.hpp dequantize.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp gemm_zero_points.hpp recipe "
-     "analysis batch.hpp ufp4.hpp "
+     "quantize.hpp dequantize.hpp cast.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp gemm_zero_points.hpp "
+     "recipe analysis batch.hpp ufp4.hpp "
      "interop c"},
     {"quantize.hpp", layer::operations},
     {"dequantize.hpp", layer::operations},
+    {"cast.hpp", layer::operations},
     {"hadamard.hpp", layer::operations},
     {"gemm.hpp", layer::operations},
     {"gemm_grouped.hpp", layer::operations},

@@ -131,7 +131,7 @@ TEST_CASE("fake_quantize, elements, prepacked matrices and products of hif4 agre
 TEST_CASE("what cannot apply to one-bit exponents is rejected", "[exponents]") {
   const matrix<float> x = random_matrix(3, 2, 64);
   CHECK(rejection([&] { quantize(spec_of<hif4>, x, mse_search{}); }) ==
-        "quantize: mse_search and four_over_six are for formats without one-bit exponents");
+        "quantize: a search and four_over_six are for formats without one-bit exponents");
   const auto bad = [&](auto change) {
     format_spec f = spec_of<hif4>;
     change(f);

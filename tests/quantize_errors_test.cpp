@@ -74,7 +74,7 @@ void check_rejected(const std::string& message, const Policies&... policies) {
 
 TEST_CASE("rules that do not go with the format") {
   check_rejected("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
-  check_rejected("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
+  check_rejected("four_over_six and a search near a scale are two searches; choose one", four_over_six{}, mse_search{});
   const std::vector<float> x(32, 1.0f);
   const matrix_view<const float> view{x.data(), 1, 32};
   CHECK(message_of([&] { quantize<mxfp4>(view, scale_up{}); }) ==

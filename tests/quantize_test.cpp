@@ -69,7 +69,7 @@ support::policies with_rounding(support::policies p, rounding_spec ours, model::
 support::policies with_rule(support::policies p, scale_rule_spec ours, model::rule theirs) {
   p.rule = ours;
   p.theirs.how = theirs;
-  p.theirs.mse = ours.mse_search;
+  p.theirs.mse = ours.searches;
   return p;
 }
 
@@ -89,13 +89,13 @@ void check_policies(const support::policies& base) {
   for (int trial = 0; trial < trials; ++trial)
     for (const support::policies& p : all) {
       const std::size_t rows = 1 + source.below(3), cols = 100 + source.below(60);
-      CAPTURE(trial, rows, cols, static_cast<int>(p.rounding.what), static_cast<int>(p.rule.what), p.rule.mse_search);
+      CAPTURE(trial, rows, cols, static_cast<int>(p.rounding.what), static_cast<int>(p.rule.what), p.rule.searches);
       support::check_matrix<F, float>(source.values(rows * cols, trial % 3 == 0), rows, cols, p);
     }
 }
 
 scale_rule_spec searching(scale_rule_spec rule) {
-  rule.mse_search = true;
+  rule.searches = true;
   return rule;
 }
 

@@ -35,6 +35,9 @@ output (default: a table here, and compare.html)
                                 FILE must not end in .safetensors, .npy or .gguf
 
 options
+  -f, --format LIST             formats, separated by commas, or all (default: all)
+  --search ERROR                for each block, the scale near the default one with the smallest error: mse, mae, or
+                                mse:BELOW,ABOVE with the steps of the window (default: no search)
   --rows N                      at most N rows, evenly spaced over the matrix; 0 is all (default 1000)
   --seed N                      of the transform's signs (default 0)
   --threads N                   0 is all cores (default 0)
@@ -43,6 +46,7 @@ options
 examples
   ufp4 compare
   ufp4 compare --npy embeddings.npy --html embeddings.html
+  ufp4 compare --npy embeddings.npy --format nvfp4,mxfp4,nvint4 --search mse
   ufp4 compare --safetensors model.safetensors:model.layers.0.mlp.down_proj.weight --rows 2000
   ufp4 compare --text ~/notes --json | jq '.results[] | {format, rht, sqnr_db}'
 
@@ -120,6 +124,10 @@ inline options parse_options(common::arguments& rest) {
       o.csv = common::report_name(rest, flag);
     } else if (flag == "--rows") {
       o.rows = static_cast<std::size_t>(rest.number(flag, 0, std::uint64_t{1} << 31));
+    } else if (flag == "--format" || flag == "-f") {
+      o.with.formats = tool::formats_in_list(rest.value(flag));
+    } else if (flag == "--search") {
+      tool::take_search(rest, flag, o.with.scales);
     } else if (flag == "--seed") {
       o.with.seed = rest.number(flag, 0, UINT64_MAX);
     } else if (flag == "--threads") {
@@ -131,6 +139,7 @@ inline options parse_options(common::arguments& rest) {
   if (o.on_stdout() > 1) throw usage_error("only one of --json, --csv and --html can go to stdout; name a file");
   if (o.html_asked && o.html_excluded) throw usage_error("--html and --no-html exclude each other");
   check_outputs(o);
+  for (const std::string& name : o.with.formats) tool::check_rule(o.with.scales, tool::format_named(name));
   return o;
 }
 

@@ -27,6 +27,7 @@
 
 #include "../ufp4/format_list.hpp"
 #include "../ufp4/random_transform.hpp"
+#include "../ufp4/scale_rule_options.hpp"
 #include "matrix.hpp"
 
 namespace compare {
@@ -61,6 +62,8 @@ struct outcome {
 struct settings {
   int threads = 0;         ///< 0: all cores
   std::uint64_t seed = 0;  ///< of the transform's signs
+  std::vector<std::string> formats = tool::formats_in_list("all");
+  tool::scale_choice scales{};  ///< --search
 };
 
 struct comparison {
@@ -187,7 +190,7 @@ class bench {
  public:
   bench(const matrix& x, const settings& with, comparison& result, progress_callback progress)
       : x_(x), view_{x.values.data(), x.rows, x.cols}, with_(with), result_(result), progress_(std::move(progress)) {
-    progress_(++step_, steps, "binary32: the exact product");
+    progress_(++step_, steps(), "binary32: the exact product");
     reference_ = std::make_unique<reference>(x);
     result_.neighbours = reference_->neighbours();
     product_.resize(x.rows * x.rows);
@@ -202,9 +205,10 @@ class bench {
     measure(format, facts.spec, format.block);
   }
 
-  static constexpr std::size_t steps = 1 + 2 * ufp4::presets::size;  // the exact product, and every preset twice
-
  private:
+  /// The exact product, and every format twice.
+  std::size_t steps() const { return 1 + 2 * with_.formats.size(); }
+
   /// "E2M1" for "fp4<E2M1>".
   static std::string_view short_name(std::string_view element) {
     constexpr std::string_view begin = "fp4<";
@@ -217,12 +221,12 @@ class bench {
 
   /// hadamard: length of the transform, 0 for none.
   void measure(const preset& format, const ufp4::format_spec& spec, std::size_t hadamard) {
-    progress_(++step_, steps, std::string(format.name) + (hadamard == 0 ? "" : " + RHT"));
+    progress_(++step_, steps(), std::string(format.name) + (hadamard == 0 ? "" : " + RHT"));
     outcome o{.format = format, .hadamard = hadamard};
 
     const ufp4::cpu::context context{.threads = with_.threads};
     const ufp4::transform_spec transform = tool::random_transform(hadamard, with_.seed);
-    const auto report = ufp4::analysis::measure(context, spec, view_, transform);
+    const auto report = ufp4::analysis::measure(context, spec, view_, transform, with_.scales.rule);
     o.sqnr_db = report.sqnr_db;
     o.attenuation = report.attenuation;
     o.utilization = report.bucket_utilization;
@@ -230,8 +234,8 @@ class bench {
     o.saturation_rate = report.saturation_rate;
     o.histogram = report.histogram;
 
-    const ufp4::any_quantized q = ufp4::quantize(context, spec, view_, transform);
-    o.quantize_ms = fastest_ms(3, [&] { (void)ufp4::quantize(context, spec, view_, transform); });
+    const ufp4::any_quantized q = ufp4::quantize(context, spec, view_, transform, with_.scales.rule);
+    o.quantize_ms = fastest_ms(3, [&] { (void)ufp4::quantize(context, spec, view_, transform, with_.scales.rule); });
     o.gemm_ms = fastest_ms(
         1, [&] { ufp4::quantized_gemm(context, q, q, ufp4::matrix_view<float>{product_.data(), x_.rows, x_.rows}); });
     o.product_error = reference_->error_of(product_);
@@ -270,7 +274,7 @@ inline comparison run_comparison(const matrix& x, const settings& with, const pr
   result.zeros /= static_cast<double>(x.values.size());
 
   detail::bench bench(x, with, result, progress);
-  for (const tool::format_facts& format : tool::all_formats()) bench.run(format);
+  for (const std::string& format : with.formats) bench.run(tool::format_named(format));
   return result;
 }
 

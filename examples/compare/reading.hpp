@@ -47,7 +47,7 @@ inline std::string with_sign(double value) {
   return value > 0 && text != "0.00" ? "+" + text : text;
 }
 
-/// A scale family's four outcomes that the text compares. The uniform grid stands for E1M2.
+/// A scale family's four outcomes that the text compares, if both grids were run. The uniform grid stands for E1M2.
 struct family {
   std::string_view scale;
   const outcome* e2m1 = nullptr;
@@ -60,11 +60,14 @@ inline std::vector<family> families_of(const comparison& c) {
   std::vector<family> families;
   for (const outcome& o : c.outcomes) {
     if (o.format.element != "E2M1" && o.format.element != "E1M2") continue;
-    if (families.empty() || families.back().scale != o.format.scale) families.push_back({.scale = o.format.scale});
-    family& f = families.back();
+    auto found =
+        std::find_if(families.begin(), families.end(), [&](const family& f) { return f.scale == o.format.scale; });
+    if (found == families.end()) found = families.insert(found, {.scale = o.format.scale});
+    family& f = *found;
     (o.format.uniform ? (o.hadamard ? f.uniform_transformed : f.uniform) : (o.hadamard ? f.e2m1_transformed : f.e2m1)) =
         &o;
   }
+  std::erase_if(families, [](const family& f) { return f.e2m1 == nullptr || f.uniform == nullptr; });
   return families;
 }
 

@@ -18,7 +18,9 @@ inline void write_json(std::ostream& out, const comparison& c, const std::string
       << ", \"rows\": " << c.rows << ", \"cols\": " << c.cols << ", \"rms\": " << shortest(c.rms, "null")
       << ", \"amax\": " << shortest(c.amax, "null") << ", \"zeros\": " << shortest(c.zeros, "null")
       << ", \"binary32_bytes\": " << c.binary32_bytes << ", \"rows_with_neighbour\": " << c.neighbours
-      << "},\n  \"seed\": " << c.with.seed << ",\n  \"results\": [";
+      << "},\n  \"seed\": " << c.with.seed
+      << ",\n  \"search\": " << (c.with.scales.search.empty() ? "null" : json_text(c.with.scales.search))
+      << ",\n  \"results\": [";
   const char* separator = "\n";
   for (const outcome& o : c.outcomes) {
     out << separator << "    {\"format\": " << json_text(o.format.name)

@@ -26,9 +26,11 @@ int main() {
   for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = static_cast<float>(i * 7919 % 1009) - 504.0f;
   matrix_view<const float> x{xs.data(), rows, cols};
 
-  auto up = quantize<nvfp4>(x, scale_up{});        // no block's amax is clipped
-  auto even = quantize<mxfp4>(x, mx_even{});       // not the exponent of the OCP rule
-  auto fewest = quantize<nvfp4>(x, mse_search{});  // for each block the best of five scales
+  auto up = quantize<nvfp4>(x, scale_up{});                              // no block's amax is clipped
+  auto even = quantize<mxfp4>(x, mx_even{});                             // not the exponent of the OCP rule
+  auto fewest = quantize<nvfp4>(x, mse_search{});                        // for each block the best of nine scales
+  auto by_mae = quantize<nvfp4>(x, mae_search{.below = 4, .above = 8});  // of thirteen, by the magnitudes of errors
+  auto clipped = quantize<nvfp4>(x, percentile{900});                    // a tenth of each block may saturate
 
   auto rows_apart = quantize<by_rows>(x);
 
@@ -45,6 +47,12 @@ int main() {
   auto q = quantize<nvfp4>(x, count_into{report});
   assert(report.nonfinite_blocks == 0);
 
+  cast_report lost;
+  auto as_nvfp4 = cast<nvfp4>(even, lost);  // of mxfp4: the same codes, the same values
+  assert(lost.inexact_elements == 0);
+  auto as_mxfp4 = cast<mxfp4>(q, lost);  // of nvfp4: blocks of 32 with powers of two lose a little
+  assert(lost.sqnr_db() > 15);
+
   // The value of element (3, 21), from its bits.
   const std::size_t row = 3, col = 21;
   const std::uint8_t byte = q.codes()[row * q.padded_cols() / 2 + col / 2];
@@ -59,6 +67,7 @@ int main() {
   std::vector<float> all(rows * cols);
   dequantize(q, matrix_view<float>{all.data(), rows, cols});
   assert(all[row * cols + col] == value && even.rows() == rows && up.cols() == cols && fewest.cols() == cols);
+  assert(as_nvfp4.cols() == cols && as_mxfp4.cols() == cols && by_mae.cols() == cols && clipped.cols() == cols);
   const std::size_t per_row = cols / 16;
   assert(swizzled[swizzled_index(row, 1, per_row)].bits() == q.scales()[row * per_row + 1].bits());
 }

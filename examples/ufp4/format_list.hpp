@@ -3,6 +3,7 @@
 /// A new preset needs one row of format_notes; without it this header does not compile.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -135,6 +136,28 @@ inline const format_facts& format_named(std::string_view name) {
     for (const format_facts& f : *list)
       if (f.name == name) return f;
   throw common::usage_error("unknown format " + ufp4::interop::printable(name) + "; there are " + ufp4::preset_names());
+}
+
+/// Names separated by commas, as --format takes them; if one of them is "all", all formats.
+inline std::vector<std::string> formats_in_list(std::string_view list) {
+  std::vector<std::string> chosen;
+  bool all = false;
+  for (std::size_t begin = 0, comma = 0; comma != std::string_view::npos; begin = comma + 1) {
+    comma = list.find(',', begin);
+    const std::string_view name = list.substr(begin, comma == std::string_view::npos ? comma : comma - begin);
+    if (name.empty()) throw common::usage_error("--format " + ufp4::interop::printable(list) + " has an empty name");
+    if (name == "all") {
+      all = true;
+      continue;
+    }
+    chosen.emplace_back(format_named(name).name);
+    if (std::count(chosen.begin(), chosen.end(), chosen.back()) > 1)
+      throw common::usage_error("--format names " + chosen.back() + " twice");
+  }
+  if (!all) return chosen;
+  chosen.clear();
+  for (const format_facts& f : all_formats()) chosen.emplace_back(f.name);
+  return chosen;
 }
 
 }  // namespace tool

@@ -41,6 +41,8 @@ what to measure
                         which have the values of the E1M2 formats with other codes)
   --rht N               the Hadamard transform's length: 16, 32, 64, 128 or 256; 0 measures without one
                         (default: each format's block)
+  --search ERROR        for each block, the scale near the default one with the smallest error: mse, mae, or
+                        mse:BELOW,ABOVE with the steps of the window (default: no search)
   --seed N              of the transform's signs (default 0)
 
 how to show it
@@ -81,28 +83,6 @@ struct inspect_options {
 
 namespace detail {
 
-/// Names separated by commas; if one of them is "all", all formats.
-inline std::vector<std::string> parse_formats(std::string_view list) {
-  std::vector<std::string> chosen;
-  bool all = false;
-  for (std::size_t begin = 0, comma = 0; comma != std::string_view::npos; begin = comma + 1) {
-    comma = list.find(',', begin);
-    const std::string_view name = list.substr(begin, comma == std::string_view::npos ? comma : comma - begin);
-    if (name.empty()) throw common::usage_error("--format " + printable(list) + " has an empty name");
-    if (name == "all") {
-      all = true;
-      continue;
-    }
-    chosen.emplace_back(format_named(name).name);
-    if (std::count(chosen.begin(), chosen.end(), chosen.back()) > 1)
-      throw common::usage_error("--format names " + chosen.back() + " twice");
-  }
-  if (!all) return chosen;
-  chosen.clear();
-  for (const format_facts& f : all_formats()) chosen.emplace_back(f.name);
-  return chosen;
-}
-
 inline std::vector<std::string> usual_formats() {
   std::vector<std::string> chosen;
   for (const format_facts& f : all_formats())
@@ -130,9 +110,11 @@ inline inspect_options parse_inspect(common::arguments& rest) {
     else if (word == "--rows")
       o.plan.rows = rest.number(word, 0, std::uint64_t{1} << 48);
     else if (word == "--format" || word == "-f")
-      o.plan.formats = parse_formats(rest.value(word));
+      o.plan.formats = formats_in_list(rest.value(word));
     else if (word == "--rht")
       set_transform(o.plan, transform_length(rest, word));
+    else if (word == "--search")
+      take_search(rest, word, o.plan.scales);
     else if (word == "--seed")
       o.plan.seed = rest.number(word, 0, UINT64_MAX);
     else if (word == "--detail")
@@ -145,6 +127,7 @@ inline inspect_options parse_inspect(common::arguments& rest) {
       take_input(word, o.path);
   }
   check_input(o.path, o.json);
+  for (const std::string& name : o.plan.formats) check_rule(o.plan.scales, format_named(name));
   return o;
 }
 

@@ -24,6 +24,7 @@
 #include "inspect_file.hpp"
 #include "random_transform.hpp"
 #include "row_chunks.hpp"
+#include "scale_rule_options.hpp"
 
 namespace tool {
 
@@ -70,6 +71,7 @@ struct measure_plan {
   std::vector<std::string> formats;
   bool hadamard = true;
   std::uint32_t hadamard_length = 0;  ///< 0: each format's block
+  scale_choice scales{};              ///< --search
   std::uint64_t seed = 0;             ///< of the transform's signs
   std::uint64_t rows = 0;             ///< at most this number of rows of a matrix; 0: all
   int threads = 0;
@@ -87,13 +89,14 @@ using row_view = ufp4::matrix_view<const float>;
 struct trial {
   format_facts format;
   ufp4::transform_spec transform;
+  ufp4::scale_rule_spec rule;
   ufp4::analysis::any_measurement sums;
 
   void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) {
     if (format.spec.has_tensor_scale())
-      sums.add(ctx, x, transform, ufp4::tensor_amax{global_amax});
+      sums.add(ctx, x, transform, rule, ufp4::tensor_amax{global_amax});
     else
-      sums.add(ctx, x, transform);
+      sums.add(ctx, x, transform, rule);
   }
 };
 
@@ -105,7 +108,8 @@ inline std::vector<trial> trials_of(const measure_plan& plan) {
     const std::uint32_t length = plan.hadamard_length == 0 ? block : plan.hadamard_length;
     for (const std::uint32_t n : {1u, length})
       if (n == 1 || plan.hadamard)
-        trials.push_back({facts, tool::random_transform(n, plan.seed), ufp4::analysis::any_measurement(facts.spec)});
+        trials.push_back({facts, tool::random_transform(n, plan.seed), plan.scales.rule,
+                          ufp4::analysis::any_measurement(facts.spec)});
   }
   return trials;
 }

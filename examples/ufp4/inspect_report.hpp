@@ -264,6 +264,7 @@ inline void write_inspection_json(std::ostream& out, const std::string& path, st
                                   const measure_plan& plan, const std::vector<inspected>& all) {
   const std::vector<double> sizes = detail::sizes_of(plan.formats);
   out << "{\"input\": " << detail::name_json(path) << ", \"kind\": \"" << kind << "\", \"seed\": " << plan.seed
+      << ", \"search\": " << (plan.scales.search.empty() ? "null" : "\"" + plan.scales.search + "\"")
       << ",\n \"tensors\": [";
   const char* separator = "\n";
   for (const inspected& t : all) {

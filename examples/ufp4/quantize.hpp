@@ -13,6 +13,7 @@
 #include "quantize_file.hpp"
 #include "quantize_model.hpp"
 #include "random_transform.hpp"
+#include "scale_rule_options.hpp"
 
 namespace tool {
 
@@ -49,6 +50,10 @@ After an interruption, also by SIGKILL, the same command continues: OUT/ufp4_con
                           last dimension)
   --rht N                 a random Hadamard transform of 16, 32, 64, 128 or 256 columns first; 0: none (default)
   --rounding HOW          nearest (default) or stochastic
+  --rule RULE             how the amax of a block becomes its scale: default, scale_up, mx_floor, mx_even, mx_ceil,
+                          four_over_six, four_over_six_mae (nvfp4), or percentile:P, P in thousandths
+  --search ERROR          near that scale, the one with the smallest error: mse, mae, or mse:BELOW,ABOVE with the
+                          steps of the window
   --seed S                of the transform's signs and of stochastic rounding (default 0)
   --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors, modelopt or f4
                           (nvfp4 and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which
@@ -60,6 +65,7 @@ After an interruption, also by SIGKILL, the same command continues: OUT/ufp4_con
                           the table. JSON must not end in .safetensors, .npy or .gguf
 
 examples
+  ufp4 quantize model.safetensors -f nvfp4 --search mse -o model-nvfp4.safetensors
   ufp4 quantize model.safetensors -f nvfp4 --skip 'lm_head.*' --skip '*embed*' -o model-nvfp4.safetensors
   ufp4 quantize model.safetensors -f e1m2_f32 --rht 16 --seed 7 -o model-ufp4.safetensors
   ufp4 quantize weights.npy -f mxfp4 -o weights.gguf
@@ -101,6 +107,10 @@ inline conversion_command<quantize_request> parse_quantize(common::arguments& re
       rht = transform_length(rest, word);
     else if (word == "--rounding")
       stochastic = rounding_is_stochastic(rest.value(word));
+    else if (word == "--rule")
+      take_rule(rest, word, request.scales);
+    else if (word == "--search")
+      take_search(rest, word, request.scales);
     else if (word == "--seed")
       request.seed = rest.number(word, 0, UINT64_MAX);
     else if (word == "--layout")
@@ -112,6 +122,8 @@ inline conversion_command<quantize_request> parse_quantize(common::arguments& re
   if (!is_folder(c.input)) check_ending(request.output, {".safetensors", ".gguf"});
   if (request.format.empty()) throw common::usage_error("-f FORMAT is needed; there are " + ufp4::preset_names());
   request.spec = format_named(request.format).spec;
+  check_rule(request.scales, format_named(request.format));
+  request.with.rule = request.scales.rule;
   request.with.transform = random_transform(rht, request.seed);
   if (stochastic) request.with.rounding = ufp4::stochastic{request.seed, 0};
   return c;

@@ -217,11 +217,13 @@ inline void write_gguf(tensor_input& in, const std::vector<planned_tensor>& plan
 }
 
 inline void note_settings(const quantize_request& request, const std::string& layout, conversion& report) {
-  const auto& [transform, rounding, ctx, chunk] = request.with;
+  const auto& [transform, rounding, rule, ctx, chunk] = request.with;
   report.settings = {{"format", request.format}, {"layout", layout}};
   if (transform.n != 1) report.settings.push_back({"rht", std::to_string(transform.n), true});
   const bool stochastic = rounding.what == ufp4::rounding_spec::kind::stochastic;
   if (stochastic) report.settings.push_back({"rounding", "stochastic"});
+  if (!request.scales.name.empty()) report.settings.push_back({"rule", request.scales.name, false});
+  if (!request.scales.search.empty()) report.settings.push_back({"search", request.scales.search, false});
   if (stochastic || transform.n != 1) report.settings.push_back({"seed", std::to_string(request.seed), true});
 }
 

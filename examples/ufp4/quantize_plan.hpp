@@ -16,6 +16,7 @@
 #include "../common/arguments.hpp"
 #include "conversion_request.hpp"
 #include "quantize_rows.hpp"
+#include "scale_rule_options.hpp"
 #include "stored_formats.hpp"
 #include "tensor_input.hpp"
 
@@ -58,6 +59,7 @@ struct quantize_request : conversion_request {
   ufp4::format_spec spec{};                            ///< the same as data
   std::optional<ufp4::interop::tensor_layout> layout;  ///< none: the first that can represent every weight
   std::uint64_t seed = 0;                              ///< of the transform's signs and the random bits
+  scale_choice scales;                                 ///< --rule and --search, also in `with`
   std::uint64_t first_stream = 0;                      ///< of the random bits: that of the file's first tensor
   std::vector<axis_choice> axes;
   quantize_settings with;

@@ -19,6 +19,7 @@ namespace tool {
 struct quantize_settings {
   ufp4::transform_spec transform{};
   ufp4::rounding_spec rounding{};
+  ufp4::scale_rule_spec rule{};
   ufp4::cpu::context ctx{};
   std::size_t chunk = usual_chunk;  ///< elements read at once; no bit depends on it
 };
@@ -102,9 +103,10 @@ class rows_quantizer {
     ufp4::quantize_report seen;
     const ufp4::quantized_size size = ufp4::storage_size(format_, x.rows(), x.cols(), with_.transform);
     const auto quantized = [&](const auto&... amax) {
-      return ufp4::quantize_into(
-          with_.ctx, format_, x, {memory_.codes().first(size.codes), memory_.scale_bytes().first(size.scales)},
-          with_.transform, with_.rounding, ufp4::shard{first, 0, x.cols()}, ufp4::count_into{seen}, amax...);
+      return ufp4::quantize_into(with_.ctx, format_, x,
+                                 {memory_.codes().first(size.codes), memory_.scale_bytes().first(size.scales)},
+                                 with_.transform, with_.rounding, with_.rule, ufp4::shard{first, 0, x.cols()},
+                                 ufp4::count_into{seen}, amax...);
     };
     const ufp4::any_quantized_view q = format_.has_tensor_scale() ? quantized(global_amax) : quantized();
     emit_(first, q);

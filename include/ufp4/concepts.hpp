@@ -90,7 +90,7 @@ concept transform = requires(const T t) {
 };
 
 /// A scale rule of the library, a closed set that every kernel supports: default_scale, scale_up, mx_floor, mx_even,
-/// mx_ceil, four_over_six, mse_search, or scale_rule_spec, which is any of them as data.
+/// mx_ceil, four_over_six, percentile, mse_search, mae_search, or scale_rule_spec, which is any of them as data.
 template <class T>
 concept builtin_scale_rule = requires(const T t) {
   { t.spec() } -> std::same_as<scale_rule_spec>;

@@ -83,12 +83,19 @@ enum {
 
 /// How the amax of a block becomes its scale (numerics 5).
 enum {
-  UFP4_RULE_DEFAULT = 0,       ///< amax / qmax, rounded to nearest; UFP4_RULE_MX_FLOOR for E8M0
-  UFP4_RULE_UP = 1,            ///< the smallest scale that clips nothing: E4M3, UE5M3, bfloat16
-  UFP4_RULE_MX_FLOOR = 2,      ///< floor(log2 amax) - floor(log2 qmax): E8M0
-  UFP4_RULE_MX_EVEN = 3,       ///< the same of amax rounded to the bits of an element: E8M0
-  UFP4_RULE_MX_CEIL = 4,       ///< the smallest power of two that clips nothing: E8M0
-  UFP4_RULE_FOUR_OVER_SIX = 5  ///< amax becomes 6 or 4, whichever has the smaller error: nvfp4
+  UFP4_RULE_DEFAULT = 0,        ///< amax / qmax, rounded to nearest; UFP4_RULE_MX_FLOOR for E8M0
+  UFP4_RULE_UP = 1,             ///< the smallest scale that clips nothing: E4M3, UE5M3, bfloat16
+  UFP4_RULE_MX_FLOOR = 2,       ///< floor(log2 amax) - floor(log2 qmax): E8M0
+  UFP4_RULE_MX_EVEN = 3,        ///< the same of amax rounded to the bits of an element: E8M0
+  UFP4_RULE_MX_CEIL = 4,        ///< the smallest power of two that clips nothing: E8M0
+  UFP4_RULE_FOUR_OVER_SIX = 5,  ///< amax becomes 6 or 4, whichever has the smaller error: nvfp4
+  UFP4_RULE_PERCENTILE = 6      ///< the default of a percentile of the magnitudes instead of the amax
+};
+
+/// How a search and UFP4_RULE_FOUR_OVER_SIX compare scales.
+enum {
+  UFP4_SQUARED_ERROR = 0,  ///< by the sum of the squared errors of a block
+  UFP4_ABSOLUTE_ERROR = 1  ///< by the sum of the magnitudes of the errors
 };
 
 /// How a product adds up (numerics 6).
@@ -177,15 +184,20 @@ typedef struct ufp4_quantize_options {
   size_t total_cols;       ///< if has_shard: the columns of the whole matrix
   ufp4_counts* counts;     ///< counts are added to it, unless it is NULL
   int32_t rounding;        ///< UFP4_NEAREST_EVEN to UFP4_STOCHASTIC
-  int32_t rule;            ///< UFP4_RULE_DEFAULT to UFP4_RULE_FOUR_OVER_SIX
-  int32_t mse_search;      ///< 1 to search near the scale of the rule for the smallest squared error
+  int32_t rule;            ///< UFP4_RULE_DEFAULT to UFP4_RULE_PERCENTILE
+  int32_t searches;        ///< 1 to search near the scale of the rule for the smallest error
+  int32_t error;           ///< UFP4_SQUARED_ERROR or UFP4_ABSOLUTE_ERROR
+  int32_t search_below;    ///< steps of the search below the scale, 0 to 254; -1 for the default of the scale type
+  int32_t search_above;    ///< steps above, in the same way
+  int32_t per_mille;       ///< of UFP4_RULE_PERCENTILE: 1 to 1000
   int32_t has_amax;        ///< 1 if tensor_amax is given
   float tensor_amax;       ///< the amax of the whole transformed matrix, for formats with a tensor scale
   int32_t has_shard;       ///< 1 if the matrix is a part of a larger one, whose bits it shall have
   int32_t undo_transform;  ///< 1 to apply the inverse transform to the result; ufp4_fake_quantize only
 } ufp4_quantize_options;
 /// Nearest even, the default rule, no tensor amax, no shard.
-#define UFP4_QUANTIZE_OPTIONS_INIT {sizeof(ufp4_quantize_options), 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0}
+#define UFP4_QUANTIZE_OPTIONS_INIT \
+  {sizeof(ufp4_quantize_options), 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, -1, -1, 1000, 0, 0, 0, 0}
 
 /// The factors, the mode and the bias of a product. NULL instead of them: alpha 1, beta 0, UFP4_FAST, no bias.
 typedef struct ufp4_gemm_options {

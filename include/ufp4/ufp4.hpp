@@ -14,6 +14,7 @@
 
 #include <ufp4/analysis/measure.hpp>
 #include <ufp4/batch.hpp>
+#include <ufp4/cast.hpp>
 #include <ufp4/dequantize.hpp>
 #include <ufp4/device.hpp>
 #include <ufp4/explain.hpp>

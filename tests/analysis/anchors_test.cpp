@@ -121,6 +121,33 @@ TEST_CASE("blocks with an outlier reproduce their anchors", "[analysis]") {
         {{21.36, .9983, .468}, {18.69, 1.0063, .685}, {18.39, .9928, .310}, {25.79, 1.0009, .903}});
 }
 
+TEST_CASE("mse_search comes within 0.05 dB of the best of all codes of an 8-bit scale", "[analysis]") {
+  INFO(support::seed_note());
+  draws d(support::seed(40));
+  const auto loss = []<class F>(F, const std::vector<float>& x) {
+    const matrix_view<const float> view{x.data(), 8, 4096};
+    return analysis::measure<F>(view, mse_search{254, 254}).sqnr_db - analysis::measure<F>(view, mse_search{}).sqnr_db;
+  };
+  for (const std::vector<float>& x : {d.gaussian(), d.laplace(), d.student()}) {
+    CHECK(std::abs(loss(nvfp4{}, x)) <= 0.05);
+    CHECK(std::abs(loss(nv_e1m2{}, x)) <= 0.05);
+    CHECK(std::abs(loss(mxfp4{}, x)) <= 0.05);
+    CHECK(std::abs(loss(mx_e1m2{}, x)) <= 0.05);
+  }
+}
+
+TEST_CASE(
+    "on a Gaussian, nvfp4 gains 0.87 dB from codes c-3 .. c+1, 1.34 from c-3 .. c+5, 1.36 from the default window",
+    "[analysis]") {
+  INFO(support::seed_note());
+  const std::vector<float> x = draws(support::seed(41)).gaussian();
+  const matrix_view<const float> view{x.data(), 64, 4096};
+  CHECK(std::abs(analysis::measure<nvfp4>(view).sqnr_db - 20.42) <= 0.05);
+  CHECK(std::abs(analysis::measure<nvfp4>(view, mse_search{3, 1}).sqnr_db - 21.29) <= 0.05);
+  CHECK(std::abs(analysis::measure<nvfp4>(view, mse_search{3, 5}).sqnr_db - 21.76) <= 0.05);
+  CHECK(std::abs(analysis::measure<nvfp4>(view, mse_search{}).sqnr_db - 21.78) <= 0.05);
+}
+
 TEST_CASE("Student samples reproduce their anchors within four standard errors", "[analysis]") {
 #if defined(UFP4_TEST_ASAN)
   return support::skip("sixteen more runs of the same code tell a sanitizer nothing");

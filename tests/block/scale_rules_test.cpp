@@ -339,7 +339,7 @@ void check_searches(const scale_rule_spec& rule, model::rule how) {
     const float global_amax = i % 3 == 0 ? b.amax() : model::mul(b.amax(), 3.0f);
     if (!model::finite(global_amax)) continue;
     const model::block mb{x, b.amax(), model::tensor_level_of(f, how, global_amax)};
-    const model::trial want = model::scale_for(f, how, rule.mse_search, mb);
+    const model::trial want = model::scale_for(f, how, rule.searches, mb);
     const block_scale got = chosen(spec_of<F>, rule, b, global_amax);
     CAPTURE(i, b.amax(), global_amax);
     REQUIRE(got.bits == want.code);
@@ -347,7 +347,7 @@ void check_searches(const scale_rule_spec& rule, model::rule how) {
   }
 }
 scale_rule_spec searching(scale_rule_spec rule) {
-  rule.mse_search = true;
+  rule.searches = true;
   return rule;
 }
 
@@ -373,31 +373,68 @@ TEST_CASE("mse_search: the candidates and the order of ties, by hand") {
   given_block fives{std::vector<float>(32, 0.0f)};
   for (std::size_t i = 0; i < 5; ++i) fives.x[i] = 5;
   CHECK(chosen(spec_of<mxfp4>, mse_search{}.spec(), fives, 0).bits == 127);
-  // One 4 and many 0.25: at 1 the quarters vanish, at 1/2 they are exact and 4 saturates at 3: 31 / 16 < 1.
+  // One 4 and many 0.25: at 1 the quarters vanish, at 1/2 they are exact and 4 saturates at 3: 1 < 31 / 16.
   given_block small{std::vector<float>(32, 0.25f)};
   small.x[0] = 4;
   CHECK(chosen(spec_of<mxfp4>, mse_search{}.spec(), small, 0).bits == 126);
-  // 8 * 0.5 + ...: code c - 3 is reached: 31 values of 2^-4 are exact at 1/8 only; 4 saturates at 0.75.
-  given_block smaller{std::vector<float>(32, 0x1p-4f)};
-  smaller.x[0] = 4;
-  CHECK(chosen(spec_of<mxfp4>, mse_search{}.spec(), smaller, 0).bits == 127);  // 31/256 < 3.25^2
-  smaller.x[0] = 0x1p-1f;  // rule: 124; the rest is exact at 2^-3 and below
-  CHECK(chosen(spec_of<mxfp4>, mse_search{}.spec(), smaller, 0).bits == 124);
+  CHECK(chosen(spec_of<mxfp4>, mse_search{.below = 3, .above = 1}.spec(), small, 0).bits == 126);
+  CHECK(chosen(spec_of<mxfp4>, mse_search{.below = 0, .above = 1}.spec(), small, 0).bits == 127);
   // A float scale shrinks by 1/32 a step: at 1 - 4/32 all values of 0.875 * 4 become exact, and 6 becomes 5.25.
   given_block shrunk{std::vector<float>(64, 3.5f)};
   shrunk.x[0] = 6;
   CHECK(chosen(spec_of<block_format<fp4<E2M1>, float, 64>>, mse_search{}.spec(), shrunk, 0).bits ==
         model::bits_of(0.875f));
-  // The ninth candidate, 1 - 8/32, is tried too: there 4.5 becomes exact.
+  // Of the ends of its window, 1 - 8/32 makes 4.5 exact, and 1 + 16/32 also 6.
   given_block most{std::vector<float>(64, 4.5f)};
   most.x[0] = 6;
-  CHECK(chosen(spec_of<block_format<fp4<E2M1>, float, 64>>, mse_search{}.spec(), most, 0).bits ==
-        model::bits_of(0.75f));
+  const format_spec f64 = spec_of<block_format<fp4<E2M1>, float, 64>>;
+  CHECK(chosen(f64, mse_search{.above = 0}.spec(), most, 0).bits == model::bits_of(0.75f));
+  CHECK(chosen(f64, mse_search{.above = 15}.spec(), most, 0).bits == model::bits_of(1.125f));  // 6 becomes 6.75
+  CHECK(chosen(f64, mse_search{}.spec(), most, 0).bits == model::bits_of(1.5f));
+  // The last code from which a window of 254 steps starts is 0, not below it.
+  given_block tiny{std::vector<float>(32, 0x1p-126f)};
+  CHECK(chosen(spec_of<mxfp4>, mse_search{.below = 254}.spec(), tiny, 0).bits == 0);
   given_block zero{std::vector<float>(16, 0.0f)};
   CHECK(chosen(spec_of<e2m1_f32>, mse_search{}.spec(), zero, 0).bits == 0);
   CHECK(chosen(spec_of<nvfp4>, mse_search{}.spec(), zero, 1).bits == 0);
   given_block zeros{std::vector<float>(32, -0.0f)};
   CHECK(chosen(spec_of<mxfp4>, mse_search{}.spec(), zeros, 0).bits == 0);
+}
+
+TEST_CASE("mae_search and four_over_six by absolute errors choose by the sum of the magnitudes") {
+  // Scale 1: 20 values of 0.25 vanish, 5 in all. Scale 1/2: they are exact, and 8 saturates at 3. Squares: 1.25 < 25.
+  given_block squares{std::vector<float>(32, 0.0f)};
+  for (std::size_t i = 1; i <= 20; ++i) squares.x[i] = 0.25f;
+  squares.x[0] = 4;  // at 1/2 it is 3: an error of 1, while the quarters cost 5, or 1.25 as squares
+  CHECK(chosen(spec_of<mxfp4>, mae_search{}.spec(), squares, 0).bits == 126);
+  for (std::size_t i = 5; i <= 20; ++i) squares.x[i] = 0;
+  CHECK(chosen(spec_of<mxfp4>, mae_search{}.spec(), squares, 0).bits == 126);  // 1 against 1: a tie, the first
+  squares.x[4] = 0;                                                            // 1 against 0.75
+  CHECK(chosen(spec_of<mxfp4>, mae_search{}.spec(), squares, 0).bits == 127);
+  // global_amax = 1, amax = 1: under six the step above 4/6 is 2/6, under four 1/4. The value 5/6 loses 1/6 under six
+  // and 1/12 under four; eight values of 1/12 lose nothing under six and 1/24 each under four: sums 1/6 and 5/12.
+  const float twelfth = 1.0f / 12;
+  given_block b{std::vector<float>(16, 0.0f)};
+  b.x[0] = 1, b.x[1] = 10 * twelfth;
+  for (std::size_t i = 2; i < 10; ++i) b.x[i] = twelfth;
+  CHECK(chosen(spec_of<nvfp4>, four_over_six{search_error::absolute}.spec(), b, 1).bits == 0x78);  // six
+  CHECK(chosen(spec_of<nvfp4>, four_over_six{}.spec(), b, 1).bits == 0x7C);                        // 4/144 > 3/144
+}
+
+TEST_CASE("percentile: the k-th smallest magnitude, k rounded up, takes the place of amax") {
+  given_block b{std::vector<float>(16, 0.0f)};
+  for (std::size_t i = 0; i < 16; ++i) b.x[i] = static_cast<float>(16 - i) * (i % 2 == 0 ? -1.0f : 1.0f);
+  const auto scale = [&](std::uint16_t per_mille) {
+    return model::float_of(chosen(spec_of<e1m2_f32>, percentile{per_mille}.spec(), b, 0).bits);
+  };
+  CHECK(scale(1000) == model::div(16, 1.75f));
+  CHECK(scale(938) == model::div(16, 1.75f));  // 15.008
+  CHECK(scale(937) == model::div(15, 1.75f));  // 14.992
+  CHECK(scale(500) == model::div(8, 1.75f));
+  CHECK(scale(1) == model::div(1, 1.75f));
+  given_block mostly_zero{std::vector<float>(32, 0.0f)};
+  mostly_zero.x[7] = -3;
+  CHECK(chosen(spec_of<mxfp4>, percentile{900}.spec(), mostly_zero, 0).bits == 126);  // the rule of amax: 2^(1 - 2)
 }
 
 TEST_CASE("a rule that does not go with a format is named") {
@@ -417,5 +454,12 @@ TEST_CASE("a rule that does not go with a format is named") {
     CHECK(text(rule, nv) == "mx_floor, mx_even and mx_ceil are for e8m0 scales");
   for (const format_spec& f : {mx, plain, uniform, spec_of<block_format<fp4<E2M1>, e4m3, 16>>})
     CHECK(text(four_over_six{}.spec(), f) == "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)");
-  CHECK(text(searching(four_over_six{}.spec()), nv) == "four_over_six and mse_search are two searches; choose one");
+  CHECK(text(percentile{0}.spec(), nv) == "percentile: per_mille must be 1 to 1000");
+  CHECK(text(percentile{1001}.spec(), mx) == "percentile: per_mille must be 1 to 1000");
+  CHECK(text(mse_search{.below = 31}.spec(), plain).empty());
+  CHECK(text(mse_search{.below = 32}.spec(), plain) ==
+        "a search below float and bf16 scales has at most 31 steps, each 1/32 of the scale");
+  CHECK(text(mse_search{.below = 254, .above = 254}.spec(), nv).empty());
+  CHECK(text(searching(four_over_six{}.spec()), nv) ==
+        "four_over_six and a search near a scale are two searches; choose one");
 }

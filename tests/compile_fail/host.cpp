@@ -215,7 +215,7 @@ void preset_with_a_scale_rule() {  // error: a compat preset has a scale rule of
 #endif
 }
 
-// error: mse_search looks around a scale rule of the library's own, not around one of the program's
+// error: a search looks around a scale rule of the library's own, not around one of the program's
 void search_around_a_user_rule() {
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(x, amax_over_8{}, mse_search{});

@@ -202,11 +202,11 @@ winner searched(const model::format& f, const values& x, const Error& error) {
   const std::uint32_t rule = model::rule_code(f, model::rule::by_format, b);
   winner best{};
   float least = 0;
-  for (int j = 0; j <= 8; ++j) {
+  for (int j = -8; j <= 16; ++j) {
     const std::uint32_t code =
-        model::bits_of(model::mul(model::float_of(rule), model::sub(1, static_cast<float>(j) / 32)));
+        model::bits_of(model::mul(model::float_of(rule), model::add(1, static_cast<float>(j) / 32)));
     const float err = error(model::try_scale(f, {}, code));
-    if (j == 0 || err < least) best = {j, code}, least = err;
+    if (j == -8 || err < least) best = {j, code}, least = err;
   }
   return best;
 }

@@ -721,6 +721,9 @@ TEST_CASE("the AMX kernels take what they can compute, and leave few rows to oth
   CHECK(taken(16, nvfp4{}, e1m2_f32{}, fast) == "blocks");  // binary32 scales: exact_blocks is the fast kernel
   CHECK(taken(16, nvfp4{}, e1m2_f32{}, folded) == "products");
   CHECK(taken(16, block_format<fp4<E2M1>, ufp4::bf16, 16>{}, nvfp4{}, fast) == "blocks");
+  CHECK(taken(16, mxint8{}, mxfp4{}, fast) == "productsblocks");
+  CHECK(taken(16, int8_f32{}, nvfp4{}, fast) == "blocks");
+  CHECK(taken(16, block_format<ufp4::int8, e4m3, 16>{}, nvfp4{}, fast) == "blocks");  // 7 bits by 4 do not fit bf16
   CHECK(taken(16, block_format<nf4, float, 16>{}, nvfp4{}, exact).empty());
   CHECK(taken(16, block_format<nf4, e4m3, 16>{}, nvfp4{}, fast).empty());
   CHECK(taken(16, block_format<nf4, float, 16>{}, nvfp4{}, folded) == "products");
@@ -738,6 +741,7 @@ TEST_CASE("the AMX kernels take what they can compute, and leave few rows to oth
   CHECK_FALSE(plain(bf16{}, 16, nvfp4{}, exact));
   CHECK_FALSE(plain(bf16{}, 16, nvfp4{}, folded));
   CHECK_FALSE(plain(bf16{}, 16, e1m2_f32{}, fast));
+  CHECK_FALSE(plain(bf16{}, 16, mxint8{}, fast));
   CHECK_FALSE(plain(fp16{}, 16, nvfp4{}, fast));
   CHECK_FALSE(plain(float{}, 16, nvfp4{}, fast));
 }

@@ -104,6 +104,19 @@ void place_randomly(random_source& r, quantize_job& job) {
   job.whole_padded_cols += job.first_col + 256 * r.below(3);
 }
 
+/// One of the rules that read values, around `rule`.
+scale_rule_spec rule_of_values(random_source& r, const format_spec& format, scale_rule_spec rule) {
+  const std::size_t which = r.below(6);
+  if (r.random_word()) rule.error = search_error::absolute;
+  if (which == 0 && format.two_level() && format.grid.qmax == 6.0f)
+    return {.what = rule_kind::four_over_six, .error = rule.error};
+  if (which <= 2) rule = {.what = rule_kind::percentile, .per_mille = static_cast<std::uint16_t>(1 + r.below(1000))};
+  rule.searches = which >= 2;
+  if (r.random_word()) rule.window.below = static_cast<std::uint8_t>(r.below(8));
+  if (r.random_word()) rule.window.above = static_cast<std::uint8_t>(r.below(8));
+  return rule;
+}
+
 block_coder<rounding_spec> random_coder(random_source& r, const quantize_job& job) {
   block_coder<rounding_spec> coder{job.format, {}, {}, {}};
   switch (r.below(5)) {
@@ -117,6 +130,7 @@ block_coder<rounding_spec> random_coder(random_source& r, const quantize_job& jo
     coder.rule.what = rules[r.below(4)];
   else if (job.format.scale != scale_kind::f32 && r.random_word())
     coder.rule.what = rule_kind::up;
+  if (r.below(3) == 0) coder.rule = rule_of_values(r, job.format, coder.rule);
   float global_amax = ufp4::detail::to_float(amax_strips(job, 0, job.strips()));
   if (r.below(6) == 0) global_amax *= 0.01f;  // a tensor_amax that the caller gives may be wrong
   if (r.below(20) == 0) global_amax = 0;
@@ -149,7 +163,8 @@ void check_every_tier(random_source& r, const quantize_job& job, const block_cod
     CAPTURE(row.name, job.format.block.rows, job.format.block.cols, static_cast<int>(job.format.scale),
             job.format.two_level(), job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows,
             job.x.cols, static_cast<int>(job.x.kind), job.x.row_stride, job.x.col_stride,
-            static_cast<int>(coder.rounding.what), static_cast<int>(coder.rule.what));
+            static_cast<int>(coder.rounding.what), static_cast<int>(coder.rule.what), coder.rule.searches,
+            static_cast<int>(coder.rule.error), coder.rule.window.below, coder.rule.window.above, coder.rule.per_mille);
     outputs got(job);
     const std::size_t meet = r.below(job.strips() + 1);
     row.kernel(job, coder, got.sink(), 0, meet, got.report);
@@ -282,19 +297,21 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
       for (const float global_amax : {0.0f, 1.0f, 0x1p-140f, 0x1.fffffep127f}) {
         quantize_job job =
             make_job({x.data(), dtype::f32, 1, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {.n = n});
-        block_coder<rounding_spec> coder{format, {}, {}, {}};
-        coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, global_amax);
-        for (const bool counts : {true, false}) {
-          job.counts = counts;
-          check_every_tier(r, job, coder);
+        for (const scale_rule_spec& rule : {scale_rule_spec{}, mse_search{}.spec(), percentile{700}.spec()}) {
+          block_coder<rounding_spec> coder{format, rule, {}, {}};
+          coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, global_amax);
+          for (const bool counts : {true, false}) {
+            job.counts = counts;
+            check_every_tier(r, job, coder);
+          }
         }
       }
   }
 }
 
 TEST_CASE(
-    "blocks of 16 and more have a vector kernel for every grid, scale and rounding; searches and short blocks have "
-    "none",
+    "blocks of 16 and more have a vector kernel for every grid, scale and rounding; short blocks, and squares under "
+    "a rule that reads values, have none",
     "[cpu]") {
   const auto kernel_of = [](const format_spec& format, scale_rule_spec rule, cpu::isa tier) {
     float x[2] = {1, 2};
@@ -310,8 +327,10 @@ TEST_CASE(
                                                                                   : cpu::isa::avx512;
     for (const format_spec& format : formats()) CHECK(kernel_of(format, {}, tier) == vectors);
     CHECK(kernel_of(spec_of<block_format<int4, float, 8>>, {}, tier) == cpu::isa::scalar);
-    CHECK(kernel_of(spec_of<e1m2_f32>, mse_search{}.spec(), tier) == cpu::isa::scalar);
-    CHECK(kernel_of(spec_of<nvfp4>, four_over_six{}.spec(), tier) == cpu::isa::scalar);
+    CHECK(kernel_of(spec_of<e1m2_f32>, mse_search{}.spec(), tier) == vectors);
+    CHECK(kernel_of(spec_of<nvfp4>, four_over_six{}.spec(), tier) == vectors);
+    CHECK(kernel_of(spec_of<mxfp4>, percentile{}.spec(), tier) == vectors);
+    CHECK(kernel_of(spec_of<block_format<int4, e8m0, square(16)>>, mae_search{}.spec(), tier) == cpu::isa::scalar);
   }
 }
 

@@ -80,7 +80,7 @@ tool::measured_matrix measured(const std::string& path, const tool::measure_plan
 
 tool::measure_plan every_format() {
   tool::measure_plan plan;
-  plan.formats = tool::detail::parse_formats("all");
+  plan.formats = tool::formats_in_list("all");
   return plan;
 }
 
@@ -424,9 +424,9 @@ TEST_CASE("the name all selects all formats wherever it is in the list", "[inspe
   for (const tool::format_facts& f : tool::all_formats()) all.emplace_back(f.name);
   for (const char* list : {"all", "nvfp4,all", "all,nvfp4", "mxfp4,all,int4_f32"}) {
     INFO(list);
-    CHECK(tool::detail::parse_formats(list) == all);
+    CHECK(tool::formats_in_list(list) == all);
   }
-  CHECK(tool::detail::parse_formats("mxfp4,nvfp4") == std::vector<std::string>{"mxfp4", "nvfp4"});
+  CHECK(tool::formats_in_list("mxfp4,nvfp4") == std::vector<std::string>{"mxfp4", "nvfp4"});
 }
 
 TEST_CASE("a report never replaces its input, whatever name is given for it", "[inspect]") {

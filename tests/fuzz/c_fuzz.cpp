@@ -124,7 +124,7 @@ ufp4_quantize_options quantize_options(fuzz::input& in, ufp4_counts& counts) {
   o.seed = in.byte(), o.counts = in.one_in(2) ? &counts : nullptr;
   o.rounding = static_cast<std::int32_t>(in.below(in.one_in(8) ? 256 : 4));
   o.rule = in.one_in(2) ? 0 : static_cast<std::int32_t>(in.below(in.one_in(8) ? 256 : 6));
-  o.mse_search = in.one_in(8), o.undo_transform = in.one_in(16);
+  o.searches = in.one_in(8), o.undo_transform = in.one_in(16);
   if (in.one_in(4)) o.has_amax = 1, o.tensor_amax = in.raw<float>();
   if (in.one_in(8))
     o.has_shard = 1, o.first_row = in.below(64), o.first_col = in.below(64),

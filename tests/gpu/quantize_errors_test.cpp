@@ -57,7 +57,7 @@ std::string explained(const Policies&... policies) {
 
 TEST_CASE("policies that the format or shape does not accept are rejected", "[gpu]") {
   check_rejected("mx_floor, mx_even and mx_ceil are for e8m0 scales", mx_even{});
-  check_rejected("four_over_six and mse_search are two searches; choose one", four_over_six{}, mse_search{});
+  check_rejected("four_over_six and a search near a scale are two searches; choose one", four_over_six{}, mse_search{});
   check_rejected("tensor_amax must be finite and >= 0, got -1", tensor_amax{-1});
   check_rejected("tensor_amax_at is null", gpu::tensor_amax_at{});
   check_rejected("count_at is null", gpu::count_at{});
@@ -116,7 +116,7 @@ TEST_CASE("explain names the kernel, and the reason why a faster one is not used
   CHECK(explained<block_format<nf4, float, 16>>() ==
         "quantize: quantize_lanes; values are rounded by a loop over the grid's levels");
   CHECK(explained<nvfp4>(mse_search{}) ==
-        "quantize: quantize_blocks; a search for the scale uses one thread for each block");
+        "quantize: quantize_blocks; a scale rule that reads a block's values uses one thread for each block");
   CHECK(explained<block_format<fp4<E2M1>, float, 8>>() ==
         "quantize: quantize_blocks; blocks of this shape (or squares with a transform longer than 16) use one "
         "thread for each block");

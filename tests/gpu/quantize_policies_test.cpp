@@ -103,6 +103,9 @@ TEST_CASE("every scale rule gives the host's bytes", "[gpu]") {
   check_some<nvfp4>(scale_up{}, stochastic{.seed = 4});
   check_some<nvfp4>(four_over_six{}, random_hadamard<16>{1});
   check_some<nvfp4>(mse_search{}, stochastic{.seed = 4});
+  check_some<nvfp4>(four_over_six{search_error::absolute});
+  check_some<nvfp4>(mae_search{.below = 1, .above = 3}, scale_up{});
+  check_some<mxfp4>(percentile{850}, random_hadamard<16>{1});
   check_some<e1m2_f32>(mse_search{});
   check_some<mxfp4>(mx_even{});
   check_some<mx_e1m2>(mx_even{});

@@ -56,12 +56,14 @@ TEST_CASE("each policy sets its own member") {
   CHECK((o.report == &report && o.undo));
 }
 
-TEST_CASE("mse_search joins a rule, before it and after it") {
-  const scale_rule_spec both{.what = scale_rule_spec::kind::up, .mse_search = true};
+TEST_CASE("a search joins a rule, before it and after it") {
+  const scale_rule_spec both{.what = scale_rule_spec::kind::up, .searches = true};
   CHECK(detail::collect(scale_up{}, mse_search{}).rule == both);
   CHECK(detail::collect(mse_search{}, scale_up{}).rule == both);
   CHECK(detail::collect(both).rule == both);
-  CHECK(detail::collect(mse_search{}).rule == scale_rule_spec{.mse_search = true});
+  CHECK(detail::collect(mae_search{1, 2}, scale_up{}).rule ==
+        scale_rule_spec{scale_rule_spec::kind::up, true, search_error::absolute, {1, 2}});
+  CHECK(detail::collect(mse_search{}).rule == scale_rule_spec{.searches = true});
 }
 
 TEST_CASE("the order of policies changes nothing") {

@@ -24,7 +24,7 @@ class Variant:
   """One (format, scale rule) pair; the names in driver.cpp are these."""
   name: str
   format: Format
-  rule: str = None
+  rule: object = None  # a name, or a model.Rule
   all_transforms: bool = False  # otherwise: none, hadamard<16>, random<16>, random<64>, signed<16>
 
 
@@ -68,7 +68,17 @@ def _variants():
   out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"], P["tetrajet2"])]
   out += [Variant(f"{f.name}/mse_search", f, "mse_search")
           for f in (P["e1m2_f32"], P["e2m1_f32"], P["nvfp4"], P["nvint4"], P["mxfp4"], P["mx_e1m2"], one[1], one[2],
-                    square["nvfp4"], P["tetrajet2"], P["int8_f32"], P["mxint8"])]
+                    square["nvfp4"], P["int8_f32"], P["mxint8"], one[0], nf4, P["tetrajet2"])]
+  out += [Variant(f"{f.name}/mae_search", f, "mae_search") for f in (P["nvfp4"], P["mxfp4"], P["e2m1_f32"], nf4)]
+  R = model.Rule
+  out += [Variant("nvfp4/four_over_six_mae", P["nvfp4"], R("four_over_six", absolute=True)),
+          Variant("nvfp4/scale_up_wide_search", P["nvfp4"], R("scale_up", searches=True, below=5, above=9)),
+          Variant("mxint4/mx_ceil_mae_wide_search", P["mxint4"], R("mx_ceil", True, True, 4, 3)),
+          Variant("e1m2_f32/mse_search_above", P["e1m2_f32"], R("nearest", searches=True, below=0, above=5)),
+          Variant("nvfp4_square/percentile", square["nvfp4"], R("percentile", per_mille=990))]
+  out += [Variant(f"{f.name}/percentile", f, R("percentile", per_mille=900))
+          for f in (P["nvfp4"], P["mxfp4"], P["int4_f32"], one[0])]
+  out += [Variant("nvint4/percentile_search", P["nvint4"], R("percentile", searches=True, per_mille=940))]
   return {v.name: v for v in out}
 
 
@@ -83,7 +93,7 @@ PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4
 PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
 PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4", "int8_f32")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
-MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # bucket utilization has no meaning for several grids
+MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # no bucket utilization of several grids
 
 # ---- Input numbers -----------------------------------------------------------------------------------------------
 
@@ -387,7 +397,14 @@ def ties(rng, index):
                        about=dict(data=data))
 
 
-SEARCHES = [name for name, v in VARIANTS.items() if v.rule in ("four_over_six", "mse_search") or name.startswith("if4")]
+def compares_errors(v):
+  if v.format.more:
+    return v.name.startswith("if4")  # which of its grids a block has
+  rule = model.rule_of(v.rule, v.format)
+  return rule.searches or rule.name == "four_over_six"
+
+
+SEARCHES = [name for name, v in VARIANTS.items() if compares_errors(v)]
 
 
 def knife_edge(rng, index):
@@ -536,6 +553,26 @@ def raw_dequantize(rng, index):
   q = any_quantized(rng, variant, int(rng.integers(0, 20)), int(rng.integers(0, 100)), "", True)
   return Case("dequantize", index, dict(variant=variant, shape=(q.rows, q.cols)), pack("dequantize") +
               pack_view(variant, q), lambda: [Field("out", "float", model.dequantize(q))])
+
+
+def casts(rng, index):
+  """Any codes and scales of one preset in another, most of them close together."""
+  names = [n for n, f in PRESETS.items() if len(f.element.values) == 16 and not (f.more or f.groups) and
+           f.two_level == f.tensor_scale]
+  variant, to = names[index % len(names)], names[index // len(names) % len(names)]
+  q = any_quantized(rng, variant, int(rng.integers(0, 12)), int(rng.integers(0, 100)), "", True)
+  if q.format.scale is model.E8M0 and index % 3:
+    q.scales[...] = rng.integers(100, 100 + int(rng.integers(1, 24)), q.scales.shape)
+
+  def expect():
+    out, report = model.cast(q, PRESETS[to])
+    return [Field("padded_cols", "bits", np.array([out.padded_cols], np.uint64)), Field("codes", "bits", out.packed()),
+            Field("scales", "bits", out.scale_bytes()),
+            Field("tensor_scale", "bits", model.bits_of([out.tensor_scale])),
+            Field("report", "bits", np.array(report, np.uint64))]
+
+  return Case("cast", index, dict(variant=variant, to=to, shape=(q.rows, q.cols)), pack("cast", to) +
+              pack_view(variant, q), expect)
 
 
 def any_factors(rng):
@@ -691,11 +728,12 @@ def families():
   """name: (how many at scale 1, maker)."""
   out = {"convert": (20, convert)}
   for name, v in VARIANTS.items():
-    searching = v.rule in ("mse_search", "four_over_six")
-    out["quantize/" + name] = (240 if v.all_transforms else 40 if searching else 60, quantize_any(name))
-  out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (6 * len(SEARCHES), knife_edge),
+    searching = compares_errors(v)
+    out["quantize/" + name] = (240 if v.all_transforms else 24 if searching else 60, quantize_any(name))
+  out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (3 * len(SEARCHES), knife_edge),
               "tails": (len(TAILS), tails), "shards": (240, shards), "bad_amax": (10, bad_amax),
               "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize),
+              "cast": (243, casts),
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),

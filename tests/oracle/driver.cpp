@@ -270,6 +270,26 @@ using int4_ue5m3_square = block_format<int4, ue5m3, square(16), ufp4::per_segmen
 using int8_e4m3_two = block_format<ufp4::int8, e4m3, 16, float>;
 using mxint8_square = block_format<ufp4::int8q6, e8m0, square(32)>;
 
+/// Rules with parameters, by name.
+struct four_over_six_mae {
+  constexpr ufp4::scale_rule_spec spec() const { return ufp4::four_over_six{ufp4::search_error::absolute}.spec(); }
+};
+template <int per_mille, bool searches = false>
+struct percentile_of {
+  constexpr ufp4::scale_rule_spec spec() const {
+    ufp4::scale_rule_spec rule = ufp4::percentile{per_mille}.spec();
+    rule.searches = searches;
+    return rule;
+  }
+};
+template <ufp4::scale_rule_spec::kind kind, ufp4::search_error error, int below, int above>
+struct search_around {
+  constexpr ufp4::scale_rule_spec spec() const { return {kind, true, error, {below, above}}; }
+};
+using up_wide_search = search_around<ufp4::scale_rule_spec::kind::up, ufp4::search_error::squared, 5, 9>;
+using ceil_mae_wide_search = search_around<ufp4::scale_rule_spec::kind::mx_ceil, ufp4::search_error::absolute, 4, 3>;
+using search_above = search_around<ufp4::scale_rule_spec::kind::by_format, ufp4::search_error::squared, 0, 5>;
+
 template <class Format>
 constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::is_same_v<Format, ufp4::nvfp4> ||
                                  std::is_same_v<Format, ufp4::mxfp4>;
@@ -314,6 +334,22 @@ constexpr std::tuple variants =
                        variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
                        variant<e3m0_mx>{"E3M0_e8m0_32"},
                        variant<nf4_float>{"nf4_float_16"},
+                       variant<ufp4::nvint4, false, percentile_of<940, true>>{"nvint4/percentile_search"},
+                       variant<e2m1_bf16, false, percentile_of<900>>{"E2M1_bf16_16/percentile"},
+                       variant<ufp4::int4_f32, false, percentile_of<900>>{"int4_f32/percentile"},
+                       variant<ufp4::mxfp4, false, percentile_of<900>>{"mxfp4/percentile"},
+                       variant<ufp4::nvfp4, false, percentile_of<900>>{"nvfp4/percentile"},
+                       variant<nvfp4_square, false, percentile_of<990>>{"nvfp4_square/percentile"},
+                       variant<ufp4::e1m2_f32, false, search_above>{"e1m2_f32/mse_search_above"},
+                       variant<ufp4::mxint4, false, ceil_mae_wide_search>{"mxint4/mx_ceil_mae_wide_search"},
+                       variant<ufp4::nvfp4, false, up_wide_search>{"nvfp4/scale_up_wide_search"},
+                       variant<ufp4::nvfp4, false, four_over_six_mae>{"nvfp4/four_over_six_mae"},
+                       variant<nf4_float, false, ufp4::mae_search>{"nf4_float_16/mae_search"},
+                       variant<ufp4::e2m1_f32, false, ufp4::mae_search>{"e2m1_f32/mae_search"},
+                       variant<ufp4::mxfp4, false, ufp4::mae_search>{"mxfp4/mae_search"},
+                       variant<ufp4::nvfp4, false, ufp4::mae_search>{"nvfp4/mae_search"},
+                       variant<nf4_float, false, ufp4::mse_search>{"nf4_float_16/mse_search"},
+                       variant<e2m1_bf16, false, ufp4::mse_search>{"E2M1_bf16_16/mse_search"},
                        variant<ufp4::mxint8, false, ufp4::mse_search>{"mxint8/mse_search"},
                        variant<ufp4::int8_f32, false, ufp4::mse_search>{"int8_f32/mse_search"},
                        variant<int8_e4m3_two, false, ufp4::scale_up>{"int8_e4m3_16_two/scale_up"},
@@ -560,6 +596,20 @@ void run_dequantize(reader& in, answer& out) {
   });
 }
 
+void run_cast(reader& in, answer& out) {
+  const std::string to{in.bytes()};
+  with_named(viewed_formats, in.bytes(), [&]<class Format>(variant<Format>) {
+    const stored_quantized<Format> stored{in};
+    ufp4::cast_report report;
+    const ufp4::any_quantized q = ufp4::cast(stored.view(), ufp4::preset(to), report);
+    out.add(std::array{static_cast<std::uint64_t>(q.padded_cols())});
+    out.add(q.codes());
+    out.add(q.scale_bytes());
+    out.add(std::array{q.tensor_scale()});
+    out.add(std::array<std::uint64_t, 3>{report.blocks, report.inexact_blocks, report.inexact_elements});
+  });
+}
+
 ufp4::gemm_options options_named(std::string_view mode) {
   ufp4::gemm_options o;
   if (mode == "exact_blocks")
@@ -770,6 +820,7 @@ void run(reader& in, answer& out) {
   if (operation == "fake") return run_fake(in, out);
   if (operation == "hadamard") return run_hadamard(in, out);
   if (operation == "dequantize") return run_dequantize(in, out);
+  if (operation == "cast") return run_cast(in, out);
   if (operation == "gemm") return run_gemm(in, out);
   if (operation == "gemm_plain") return run_gemm_plain(in, out);
   if (operation == "gemm_fly") return run_gemm_fly(in, out);

@@ -637,34 +637,77 @@ def default_rule(fmt):
   return "mx_floor" if fmt.scale is E8M0 else "nearest"
 
 
+@dataclasses.dataclass(frozen=True)
+class Rule:
+  """A scale rule: `name`, and a search around its scale."""
+  name: str
+  searches: bool = False
+  absolute: bool = False   # what a search and four_over_six compare
+  below: int = None        # the window of a search; None: by the scale type
+  above: int = None
+  per_mille: int = 1000    # of percentile
+  grids: str = "squared"   # what decides which of several grids a block has
+
+
+def rule_of(rule, fmt):
+  """A Rule from one, from a name, or the default of the format."""
+  if isinstance(rule, Rule):
+    return rule
+  if rule and rule.startswith("choose_grid_"):
+    return Rule(default_rule(fmt), grids=rule[len("choose_grid_"):])
+  if rule in ("mse_search", "mae_search"):
+    return Rule(default_rule(fmt), searches=True, absolute=rule == "mae_search")
+  return Rule(rule or default_rule(fmt))
+
+
+def window(rule, scale):
+  """Steps below and above the scale of the rule."""
+  below, above = (8, 16) if scale in (FLOAT, BF16) else (1, 1) if scale is E8M0 else (2, 6)
+  return below if rule.below is None else rule.below, above if rule.above is None else rule.above
+
+
+def percentiles(x, amax, per_mille):
+  """The k-th smallest magnitude of each block."""
+  k = -(-x.shape[1] * per_mille // 1000)
+  p = np.sort(np.abs(x), axis=1)[:, k - 1]
+  return np.where(p == 0, amax, p)
+
+
+def rule_scales(x, amax, scaler, rule):
+  """Scale codes before a search."""
+  fmt = scaler.fmt
+  if rule.name == "percentile":
+    return rule_scales(x, percentiles(x, amax, rule.per_mille), scaler, Rule(default_rule(fmt)))
+  if rule.name in ("mx_floor", "mx_even", "mx_ceil"):
+    return np.where(amax > 0, mx_exponent(amax, scaler.Q, rule.name) + 127, 0).astype(np.uint32)
+  u = scaler.argument(amax)
+  if rule.name == "four_over_six":
+    s6, s4 = fmt.scale.encode(u), fmt.scale.encode(f32(1.5) * u)
+    measure = "absolute" if rule.absolute else "squared"
+    return np.where(scaler.error(x, s4, measure) < scaler.error(x, s6, measure), s4, s6)
+  return fmt.scale.encode_up(u) if rule.name == "scale_up" else fmt.scale.encode(u)
+
+
 def choose_scales(x, amax, scaler, rule):
   """Scale codes of finite blocks x (blocks x elements)."""
   fmt = scaler.fmt
-  if rule in ("mx_floor", "mx_even", "mx_ceil") or (rule == "mse_search" and fmt.scale is E8M0):
-    base = "mx_floor" if rule == "mse_search" else rule
-    code = np.where(amax > 0, mx_exponent(amax, scaler.Q, base) + 127, 0).astype(np.uint32)
-  elif rule == "scale_up":
-    return fmt.scale.encode_up(scaler.argument(amax))
-  elif rule == "four_over_six":
-    u = scaler.argument(amax)
-    s6, s4 = fmt.scale.encode(u), fmt.scale.encode(f32(1.5) * u)
-    return np.where(scaler.error(x, s4) < scaler.error(x, s6), s4, s6)
-  else:
-    code = fmt.scale.encode(scaler.argument(amax))
-  if rule != "mse_search":
+  code = rule_scales(x, amax, scaler, rule)
+  if not rule.searches:
     return code
-  if fmt.scale is FLOAT:
+  below, above = window(rule, fmt.scale)
+  steps = range(-below, above + 1)
+  if fmt.scale in (FLOAT, BF16):
     s = fmt.scale.decode(code)
-    candidates = [bits_of(s * f32(ONE - f32(j) / f32(32))) for j in range(9)]
-    valid = [np.ones(code.shape, bool)] * 9
+    candidates = [fmt.scale.encode(s * f32(ONE + f32(j) / f32(32))) for j in steps]
+    valid = [np.ones(code.shape, bool)] * len(candidates)
   else:
-    signed = [code.astype(np.int64) + j for j in (-3, -2, -1, 0, 1)]
+    signed = [code.astype(np.int64) + j for j in steps]
     valid = [(c >= 0) & (c < fmt.scale.nan) for c in signed]
     candidates = [np.where(v, c, 0).astype(np.uint32) for c, v in zip(signed, valid)]
   best, best_err = np.zeros(code.shape, np.uint32), np.zeros(code.shape, np.float32)
   chosen = np.zeros(code.shape, bool)
   for c, v in zip(candidates, valid):
-    err = scaler.error(x, c)
+    err = scaler.error(x, c, "absolute" if rule.absolute else "squared")
     take = v & (~chosen | (err < best_err))
     best, best_err, chosen = np.where(take, c, best), np.where(take, err, best_err), chosen | v
   return best
@@ -731,6 +774,7 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   padded[:, :cols] = x
   y = forward(padded, transform)
 
+  rule = rule_of(rule, fmt)
   scale_rows = round_up(rows, fmt.strip_rows) // fmt.strip_rows
   outer_amax = f32(tensor_amax) if tensor_amax is not None else largest_finite(y)
   blocks_outer, outer = outer_amax, None
@@ -739,22 +783,20 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
     starts = range(0, y.shape[1], covered) if y.shape[1] else []
     outer_amax = np.array([[largest_finite(y[i * fmt.strip_rows:(i + 1) * fmt.strip_rows, k:k + covered])
                             for k in starts] for i in range(scale_rows)], np.float32).reshape(scale_rows, len(starts))
-    outer = (fmt.outer_type or FLOAT).encode(BlockScaler(fmt, outer_amax, rule == "four_over_six").T)
+    outer = (fmt.outer_type or FLOAT).encode(BlockScaler(fmt, outer_amax, rule.name == "four_over_six").T)
     column = np.arange(0, y.shape[1], fmt.block)
     blocks_outer = outer_amax[:, column // max(covered, 1)].ravel()
   blocks = to_blocks(y, fmt)
   bad = ~np.isfinite(blocks).all(axis=1)
   blocks = np.where(bad[:, None], f32(0), blocks)
   amax = np.abs(blocks).max(axis=1, initial=f32(0))
-  measure = rule[len("choose_grid_"):] if rule and rule.startswith("choose_grid_") else "squared"
-  scalers = [BlockScaler(fmt, blocks_outer, rule == "four_over_six", g) for g in range(len(fmt.more) + 1)]
-  own_rule = None if rule and rule.startswith("choose_grid_") else rule
-  scales = [choose_scales(blocks, amax, s, own_rule or default_rule(fmt)).astype(np.uint32) for s in scalers]
+  scalers = [BlockScaler(fmt, blocks_outer, rule.name == "four_over_six", g) for g in range(len(fmt.more) + 1)]
+  scales = [choose_scales(blocks, amax, s, rule).astype(np.uint32) for s in scalers]
   grid = np.zeros(len(blocks), np.int64)
   if fmt.more:
-    least = scalers[0].error(blocks, scales[0], measure)
+    least = scalers[0].error(blocks, scales[0], rule.grids)
     for g in range(1, len(scalers)):
-      err = scalers[g].error(blocks, scales[g], measure)
+      err = scalers[g].error(blocks, scales[g], rule.grids)
       grid, least = np.where(err < least, g, grid), np.where(err < least, err, least)
 
   total = round_up(shard.total_cols, run) if shard else y.shape[1]
@@ -783,7 +825,69 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   shape = (scale_rows, y.shape[1] // fmt.block)
   return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]), scale.reshape(shape), tensor_scale,
                    transform, report, y, outer, grid.reshape(shape) if fmt.more else None,
-                   [e.reshape(rows, y.shape[1] // size) for e, size in zip(exponents, fmt.groups)] if fmt.groups else None)
+                   [e.reshape(rows, y.shape[1] // n) for e, n in zip(exponents, fmt.groups)] if fmt.groups else None)
+
+
+def cast(q, to):
+  """q in another format, and (blocks, inexact blocks, inexact elements)."""
+  grid, new = q.format.element.values, to.element.values
+  ratio = f32(new[new > 0].min()) / f32(grid[grid > 0].min())
+  ratio = ratio if bits_of(ratio) & 0x7FFFFF == 0 else ONE
+  cols = round_up(q.cols, max(q.transform.n, to.block))
+  kept = min(cols, q.codes.shape[1])
+  codes = np.full((q.rows, cols), q.format.element.zero, q.codes.dtype)
+  codes[:, :kept] = q.codes[:, :kept]
+  e = np.zeros((q.rows, cols), np.float32)
+  effective = q.row_scales() * (q.tensor_scale if q.format.tensor_scale else ONE)
+  e[:, :kept] = np.repeat(effective, q.format.block, 1)[:, :kept]
+  scaler = BlockScaler(to, f32(0), False)
+  scaler.T = cast_tensor_scale(q, to, q.row_scales(), ratio)
+  scaler.S = np.minimum(ONE / scaler.T, FLT_MAX)
+
+  decoded, wanted = grid[codes] * e, grid[codes] * ratio
+  match = wanted[..., None] == new
+  same_sign = match & (np.signbit(wanted)[..., None] == np.signbit(new))
+  mapped = np.where(same_sign.any(-1), same_sign.argmax(-1), match.argmax(-1))
+  mapped[(e == 0) & (grid[codes] != 0)] = to.element.zero
+  blocks = lambda a: a.reshape(-1, to.block)
+  counts = blocks((grid[codes] != 0) & (e != 0))
+  top = np.where(counts, blocks(e), f32(0)).max(1, initial=f32(0))
+  w = top / ratio
+  scale = to.scale.encode(w / scaler.T if to.tensor_scale else w)
+  direct = (to.scale.decode(scale) * scaler.T == w) & (w * ratio == top)
+  direct &= (~counts | (blocks(e) == top[:, None]) & blocks(match.any(-1))).all(1)
+  scale = np.where(top == 0, np.uint32(0), scale)
+  direct |= top == 0
+  bad = ~np.isfinite(blocks(e)).all(1)
+
+  x = np.where(bad[:, None], f32(0), blocks(decoded))
+  again = choose_scales(x, np.abs(x).max(1), scaler, Rule(default_rule(to), searches=True))
+  other = round_element(scaler.scaled(x, again), to.element)
+  other[scaler.zero(again) | (np.abs(x).max(1) == 0)] = to.element.zero
+  infinite = ~np.isfinite(x).all(1) & ~direct
+  scale = np.where(bad | infinite, np.uint32(to.scale.nan), np.where(direct, scale, again)).astype(np.uint32)
+  out_codes = np.where((bad | infinite)[:, None], to.element.zero, np.where(direct[:, None], blocks(mapped), other))
+  out = Quantized(to, q.rows, q.cols, out_codes.reshape(q.rows, cols).astype(q.codes.dtype),
+                  scale.reshape(q.rows, cols // to.block), scaler.T if to.tensor_scale else ONE, q.transform,
+                  None, None)
+  got = blocks(dequantize_padded(out))
+  differ = np.where(bad[:, None], ~np.isnan(blocks(decoded)), got != blocks(decoded))
+  return out, (len(scale), int(differ.any(1).sum()), int(differ.sum()))
+
+
+def cast_tensor_scale(q, to, scales, ratio):
+  if not to.tensor_scale:
+    return ONE
+  if q.format.tensor_scale and q.format.scale is to.scale:
+    return f32(q.tensor_scale / ratio)
+  m = scales * (q.tensor_scale if q.format.tensor_scale else ONE) / ratio
+  m = np.max(m, initial=f32(0), where=np.isfinite(m) & (m > 0))
+  if m == 0:
+    return ONE
+  t = -126
+  while t < 127 and float(m) > float(to.scale.largest) * 2.0**t:
+    t += 1
+  return f32(2.0**t)
 
 
 def dequantize_padded(q):

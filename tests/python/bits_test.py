@@ -51,6 +51,35 @@ def test_quantize_has_the_bits_of_the_oracle(name, cols):
         assert equals_oracle(ufp4.quantize(x, name, rule=RULES[name]), numerics.quantize(x, fmt, rule=RULES[name]))
 
 
+Rule = numerics.Rule
+RULES_OF_VALUES = [
+    ("nvfp4", {"search": "mse"}, Rule("nearest", searches=True)),
+    ("nvint4", {"search": "mae", "rule": "scale_up"}, Rule("scale_up", searches=True, absolute=True)),
+    ("mxfp4", {"search": ufp4.Search("mse", 2, 3), "rule": "mx_ceil"}, Rule("mx_ceil", True, False, 2, 3)),
+    ("e1m2_f32", {"search": ufp4.Search(above=0)}, Rule("nearest", searches=True, above=0)),
+    ("nvfp4", {"rule": "four_over_six_mae"}, Rule("four_over_six", absolute=True)),
+    ("mxint4", {"rule": ufp4.Percentile(900)}, Rule("percentile", per_mille=900)),
+]
+
+
+@pytest.mark.parametrize("name, policies, rule", RULES_OF_VALUES)
+def test_rules_that_read_values_have_the_bits_of_the_oracle(name, policies, rule):
+    x = normal(7, 200)
+    assert equals_oracle(ufp4.quantize(x, name, **policies), numerics.quantize(x, numerics.PRESETS[name], rule=rule))
+
+
+def test_search_and_percentile_compare_and_reject():
+    assert ufp4.Search("mae", 1, 2) == ufp4.Search("mae", 1, 2) != ufp4.Search("mae", 1)
+    assert ufp4.Percentile(900) == ufp4.Percentile(900) and hash(ufp4.Search()) == hash(ufp4.Search("mse"))
+    assert repr(ufp4.Search("mae", 1)) == "ufp4.Search('mae', 1, None)"
+    with pytest.raises(ValueError, match="Search: below must be 0 to 254, got 255"):
+        ufp4.Search(below=255)
+    with pytest.raises(ValueError, match="Percentile: per_mille must be 1 to 1000, got 0"):
+        ufp4.Percentile(0)
+    with pytest.raises(ValueError, match="quantize: unknown search: max; it is one of mse, mae"):
+        ufp4.quantize(normal(2, 32), "nvfp4", search="max")
+
+
 @hypothesis.given(st.sampled_from(NAMES), st.integers(1, 6), st.integers(1, 70), st.integers(0, 2**32 - 1),
                   st.sampled_from(["nearest_even", "nearest_away", "toward_zero"]), st.sampled_from([1, 16, 64]))
 def test_any_matrix_quantizes_to_the_bits_of_the_oracle(name, rows, cols, seed, rounding, n):

@@ -34,7 +34,8 @@ def test_quantize_and_dequantize_have_the_bits_of_the_cpu(name, dtype):
     x[3, 5] = float("nan")
     rule = {"nvfp4": "four_over_six", "nv_e1m2": "scale_up", "mxfp4": "mx_ceil", "mx_e1m2": "mx_even"}.get(name)
     for policies in ({}, {"rht": 16}, {"rht": ufp4.random_hadamard(64, 9), "rounding": ufp4.Stochastic(7, 3)},
-                     {"rounding": "nearest_away", "rule": rule}, {"mse_search": True}):
+                     {"rounding": "nearest_away", "rule": rule}, {"search": "mse"}, {"rule": ufp4.Percentile(900)},
+                     {"search": ufp4.Search("mae", 1, 2)}):
         q, want = ufp4.cuda.quantize(x, name, **policies), ufp4.quantize(x.cpu(), name, **policies)
         assert q.cpu() == want and q.nbytes == want.nbytes and q.format == want.format and q.shape == want.shape
         assert same_values(q.dequantize(), want.dequantize())

@@ -72,8 +72,9 @@ def call(operation, buffers, outputs):
 POLICIES = st.fixed_dictionaries({}, optional={
     "rht": st.sampled_from([16, 16, 32, 32, 64, 64, 0, None, None, 17, -1, 2**40, "x"]),
     "rounding": st.sampled_from(["toward_zero", "nearest_away", ufp4.Stochastic(3), None, None, 4, "up"]),
-    "rule": st.sampled_from([None, None, None, "scale_up", "mx_ceil", "four_over_six", "none", 1]),
-    "mse_search": st.booleans(), "tensor_amax": st.sampled_from([None, None, None, 1.0, 0.0, -1.0, float("nan"), "x"]),
+    "rule": st.sampled_from([None, None, None, "scale_up", "mx_ceil", "four_over_six", ufp4.Percentile(800), "none", 1]),
+    "search": st.sampled_from([None, None, "mse", ufp4.Search("mae", 1), "max", 1]),
+    "tensor_amax": st.sampled_from([None, None, None, 1.0, 0.0, -1.0, float("nan"), "x"]),
     "shard": st.sampled_from([None] * 6 + [(0, 0, 512), (16, 64, 256), (1, 2), (2**64, 0, 0), (2**63,) * 3,
                                            (-1, 0, 0)])})
 

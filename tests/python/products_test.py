@@ -75,7 +75,7 @@ def test_square_blocks_and_a_search_for_the_scale():
     square = ufp4.format("nvfp4").with_block(16, 16)
     q = ufp4.quantize(normal(40, 64), square)
     assert q.scales.shape == (3, 4) and q.nbytes == 40 * 32 + 12 + 4
-    assert ufp4.measure(X, "e1m2_f32", mse_search=True).sqnr_db > ufp4.measure(X, "e1m2_f32").sqnr_db
+    assert ufp4.measure(X, "e1m2_f32", search="mse").sqnr_db > ufp4.measure(X, "e1m2_f32").sqnr_db
 
 
 @pytest.mark.parametrize("recipe", ufp4.recipes())

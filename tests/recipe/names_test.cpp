@@ -48,6 +48,6 @@ TEST_CASE("an operand_policy takes the policy objects of quantize", "[recipe]") 
   edited.rounding = nearest_away{}, edited.transform = {}, edited.rule = {mx_ceil{}, mse_search{}};
   CHECK(edited.rounding.what == rounding_spec::kind::nearest_away);
   CHECK(edited.transform.what == transform_choice::kind::none);
-  CHECK((edited.rule.what == scale_rule_spec::kind::mx_ceil && edited.rule.mse_search));
+  CHECK((edited.rule.what == scale_rule_spec::kind::mx_ceil && edited.rule.searches));
   // A seed would have no effect: such policies are no arguments of a recipe, tests/compile_fail/host.cpp.
 }

@@ -43,7 +43,7 @@ void check(const recipe::training_recipe& r, const std::array<row, 6>& table) {
     CHECK(p.format == want.format);
     CHECK(p.rounding.what == want.rounding);
     CHECK(p.rule.what == want.rule);
-    CHECK_FALSE(p.rule.mse_search);
+    CHECK_FALSE(p.rule.searches);
     using choice = recipe::transform_choice::kind;
     CHECK(p.transform.what == (want.transform == map::none       ? choice::none
                                : want.transform == map::random16 ? choice::random

@@ -362,15 +362,18 @@ inline trial four_over_six(const format& f, const block& b) {
   return error_of(f, four, b.x) < error_of(f, six, b.x) ? four : six;
 }
 
+/// mse_search with its default window.
 inline trial mse_search(const format& f, const block& b, std::uint32_t code) {
   std::vector<std::uint32_t> codes;
   if (f.s == scale::f32 || f.s == scale::bf16) {
-    for (int j = 0; j <= 8; ++j) {
-      const float s = mul(fl(value_of(f.s, code)), sub(1, div(static_cast<float>(j), 32)));
+    for (int j = -8; j <= 16; ++j) {
+      const float s = mul(fl(value_of(f.s, code)), add(1, div(static_cast<float>(j), 32)));
       codes.push_back(nearest_code(f.s, s));
     }
   } else {
-    for (std::uint32_t c = code < 3 ? 0 : code - 3; c <= code + 1 && c <= largest_code(f.s); ++c) codes.push_back(c);
+    const std::uint32_t below = f.s == scale::e8m0 ? 1 : 2, last = code + (f.s == scale::e8m0 ? 1 : 6);
+    for (std::uint32_t c = code < below ? 0 : code - below; c <= last && c <= largest_code(f.s); ++c)
+      codes.push_back(c);
   }
   std::size_t best = 0;
   std::vector<float> errors;

@@ -64,9 +64,9 @@ std::tuple<std::size_t, std::size_t, std::size_t> sizes(const format_spec& forma
           shape.padded_cols() / static_cast<std::size_t>(format.block.cols)};
 }
 
-void quantize(const tensor& x, const coded& out, nb::handle rounding, nb::handle rule, bool mse_search,
+void quantize(const tensor& x, const coded& out, nb::handle rounding, nb::handle rule, nb::handle search,
               nb::handle tensor_amax, nb::handle shard, std::uintptr_t stream, nb::callable memory) {
-  const quantize_options<> o = options_of("quantize", {nb::none(), rounding, rule, mse_search, tensor_amax, shard});
+  const quantize_options<> o = options_of("quantize", {nb::none(), rounding, rule, search, tensor_amax, shard});
   device::policies how{o.rounding, o.rule, o.has_amax, o.has_shard, o.global_amax, o.place};
   device::quantize(call_place(stream, std::move(memory)), source_of(x), matrix_of(out), how);
 }
@@ -94,10 +94,14 @@ void linear(const std::string& product, const std::string& recipe, std::uint64_t
 void bind_device(nb::module_& m) {
   using namespace nb::literals;
   m.attr("device") = UFP4_PYTHON_DEVICE;
-  m.def("device_format", [](nb::handle format) { return format_of("quantize", format); });
+  m.def("device_format", [](nb::handle format) {
+    const format_spec f = format_of("quantize", format);
+    expects(!f.is_wide(), "quantize: formats with elements of one byte run on the CPU only: ", text_of(f));
+    return f;
+  });
   m.def("device_transform", [](nb::handle rht) { return transform_of("quantize", rht); }, "rht"_a.none());
   m.def("device_sizes", &sizes);
-  m.def("device_quantize", &quantize, "x"_a, "out"_a, "rounding"_a.none(), "rule"_a.none(), "mse_search"_a,
+  m.def("device_quantize", &quantize, "x"_a, "out"_a, "rounding"_a.none(), "rule"_a.none(), "search"_a.none(),
         "tensor_amax"_a.none(), "shard"_a.none(), "stream"_a, "memory"_a);
   m.def("device_dequantize", [](const coded& q, const tensor& out, std::uintptr_t stream) {
     device::dequantize({stream}, matrix_of(q), sink_of(out));

@@ -14,7 +14,6 @@ namespace ufp4::python {
 namespace {
 
 constexpr const char* rounding_names[] = {"nearest_even", "nearest_away", "toward_zero"};
-constexpr const char* rule_names[] = {"default", "scale_up", "mx_floor", "mx_even", "mx_ceil", "four_over_six"};
 constexpr const char* accumulate_names[] = {"fast", "exact_blocks", "folded_bf16"};
 
 format_spec make_format(const char* operation, const std::array<float, 16>& values, nb::handle scale,
@@ -304,9 +303,8 @@ quantize_options<> options_of(const char* operation, const policies& given) {
   quantize_options<> out;
   out.transform = transform_of(operation, given.rht);
   out.rounding = rounding_of(operation, given.rounding);
-  if (!given.rule.is_none())
-    out.rule.what = static_cast<scale_rule_spec::kind>(chosen(operation, "rule", given.rule, rule_names));
-  out.rule.mse_search = given.mse_search;
+  out.rule = rule_of(operation, given.rule);
+  add_search(operation, given.search, out.rule);
   if (!given.tensor_amax.is_none()) {
     out.has_amax = true;
     if (!nb::try_cast(given.tensor_amax, out.global_amax))

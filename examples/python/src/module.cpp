@@ -6,6 +6,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The compiled part of ufp4; import ufp4 instead.";
   m.attr("version") = ufp4::version_string;
   ufp4::python::bind_formats(m);
+  ufp4::python::bind_rules(m);
   ufp4::python::bind_quantized(m);
   ufp4::python::bind_quantize(m);
   ufp4::python::bind_transforms(m);

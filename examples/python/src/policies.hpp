@@ -11,8 +11,7 @@ namespace ufp4::python {
 /// The arguments of a call that quantizes, as the program gave them.
 struct policies {
   nb::handle rht, rounding, rule;
-  bool mse_search = false;
-  nb::handle tensor_amax, shard;
+  nb::handle search, tensor_amax, shard;
 };
 
 /// A Format, or the preset of that name.
@@ -21,6 +20,10 @@ format_spec format_of(const char* operation, nb::handle format);
 transform_spec transform_of(const char* operation, nb::handle rht);
 /// A Stochastic, or the name of a rounding that needs no random bits; None is the nearest, ties to even.
 rounding_spec rounding_of(const char* operation, nb::handle rounding);
+/// A Percentile, or the name of a rule; None is the format's default.
+scale_rule_spec rule_of(const char* operation, nb::handle rule);
+/// A Search, or "mse" or "mae"; None is no search.
+void add_search(const char* operation, nb::handle search, scale_rule_spec& rule);
 /// All of them.
 quantize_options<> options_of(const char* operation, const policies& given);
 /// "fast", "exact_blocks" or "folded_bf16".
@@ -43,6 +46,7 @@ std::string text_of(const transform_spec& transform);
 
 /// Adds Format, Transform, Stochastic and what makes them to the module.
 void bind_formats(nb::module_& m);
+void bind_rules(nb::module_& m);
 void bind_quantized(nb::module_& m);
 void bind_quantize(nb::module_& m);
 void bind_transforms(nb::module_& m);

@@ -15,6 +15,7 @@
 // | ggml_nvfp4       | block_format<fp4<E2M1>, e4m3, 16> | one level; its own scale rounding; nearest by search       |
 // | te_nvfp4         | nvfp4                             | a block with scale 0 has the codes of x * FLT_MAX          |
 // | torchao_nvfp4    | nvfp4                             | P = fl(global_amax / 2688); s >= 2^-6; x * fl(fl(1/P) / s) |
+// | te_nvfp4_four_over_six, fouroversix_nvfp4 | nvfp4    | four_over_six by other errors; both have parameters        |
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>
@@ -170,6 +171,59 @@ struct torchao_nvfp4_coder : coder_base<torchao_nvfp4_coder> {
   }
 };
 
+/// In which order the errors of 16 elements are summed.
+enum class error_order : std::uint8_t {
+  by_index,        ///< e0 + e1 + ... + e15, from the left
+  halves_by_index  ///< (e0 + e8) + (e1 + e9) + ... + (e7 + e15)
+};
+
+/// Four Over Six with the errors of decoded values fl(fl(fl(value * s) * global_amax) / (6 F)).
+template <search_error error, int largest, error_order order>
+struct four_over_six_coder : coder_base<four_over_six_coder<error, largest, order>> {
+  /// scale_factor is global_amax.
+  UFP4_HD static constexpr tensor_constants constants(const format_spec&, float global_amax) {
+    return {1.0f / encoding_factor(global_amax), global_amax};
+  }
+  UFP4_HD static constexpr float encoding_factor(float global_amax) {
+    const float quotient = global_amax == 0.0f ? 1.0f : 6.0f * largest / global_amax;
+    return quotient < max_finite ? quotient : max_finite;
+  }
+
+  UFP4_HD float error_term(const block_scale& scale, float x) const {
+    const float value = this->format.grid.value[round_to_grid(this->format.grid, nearest_even{}, x * scale.factor, 0)];
+    const float decoded = value * decode_scale(scale_kind::e4m3, scale.bits) * this->tensor.scale_factor;
+    const float d = rounded(decoded / (6.0f * largest)) - x;
+    return error == search_error::squared ? rounded(d * d) : magnitude(d);
+  }
+  UFP4_HD float error_of(const block_scale& scale, const float* x) const {
+    float sum = 0.0f;
+    for (int k = 0; k < 16; ++k) {
+      if constexpr (order == error_order::by_index)
+        sum += error_term(scale, x[k]);
+      else if (k < 8)
+        sum += rounded(error_term(scale, x[k]) + error_term(scale, x[k + 8]));
+    }
+    return sum;
+  }
+
+  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
+                             quantize_report& report) const {
+    const float u = to_float(amax) / 6.0f * encoding_factor(this->tensor.scale_factor);
+    block_scale six = scale_from_bits(this->format, this->tensor, encode_scale(scale_kind::e4m3, u));
+    block_scale four = scale_from_bits(this->format, this->tensor, encode_scale(scale_kind::e4m3, 1.5f * u));
+    if (order == error_order::by_index) take_te_factor(six), take_te_factor(four);
+    const block_scale& best = error_of(four, v.x) < error_of(six, v.x) ? four : six;
+    report.underflowed_scales += best.bits == 0 && amax != 0;
+    if (best.factor == 0.0f) return zero_codes(this->format.grid, v, codes), best.bits;
+    report.saturated += round_row(this->format.grid, best, nearest_even{}, v.x, v.cols, 0, codes);
+    return best.bits;
+  }
+  /// As te_nvfp4_coder.
+  UFP4_HD static constexpr void take_te_factor(block_scale& scale) {
+    if (scale.factor == 0.0f) scale.factor = max_finite;
+  }
+};
+
 }  // namespace ufp4::compat::detail::inline UFP4_CODE
 
 namespace ufp4::compat::inline UFP4_TYPES {
@@ -183,6 +237,15 @@ struct preset_type {
 
 struct te_nvfp4 : preset_type<nvfp4, detail::te_nvfp4_coder> {};
 struct torchao_nvfp4 : preset_type<nvfp4, detail::torchao_nvfp4_coder> {};
+/// Transformer Engine's 4over6. `largest`: 256, its recipe's default, or 448.
+template <search_error error = search_error::absolute, int largest = 256>
+  requires(largest == 256 || largest == 448)
+struct te_nvfp4_four_over_six
+    : preset_type<nvfp4, detail::four_over_six_coder<error, largest, detail::error_order::by_index>> {};
+/// The PyTorch implementation of Four Over Six by its authors.
+template <search_error error = search_error::squared>
+struct fouroversix_nvfp4
+    : preset_type<nvfp4, detail::four_over_six_coder<error, 256, detail::error_order::halves_by_index>> {};
 struct torchao_mx_floor : preset_type<mxfp4, detail::torchao_mx_coder<detail::torchao_mode::floor>> {};
 struct torchao_mx_even : preset_type<mxfp4, detail::torchao_mx_coder<detail::torchao_mode::even>> {};
 struct torchao_mx_ceil : preset_type<mxfp4, detail::torchao_mx_coder<detail::torchao_mode::ceil>> {};
@@ -193,7 +256,8 @@ struct ggml_nvfp4 : preset_type<block_format<fp4<E2M1>, e4m3, 16>, detail::ggml_
 /// A preset: a type with a block format and a coder. A type of a user that has both is accepted by quantize, too.
 template <class P>
 concept preset = any_block_format<typename P::format> && block_codec<typename P::coder>;
-static_assert(preset<ggml_mxfp4> && preset<te_nvfp4> && preset<torchao_nvfp4> && preset<torchao_mx_even>);
+static_assert(preset<ggml_mxfp4> && preset<te_nvfp4> && preset<torchao_nvfp4> && preset<torchao_mx_even> &&
+              preset<te_nvfp4_four_over_six<>> && preset<fouroversix_nvfp4<>>);
 
 }  // namespace ufp4::compat::inline UFP4_TYPES
 

@@ -12,24 +12,38 @@ namespace ufp4::inline UFP4_TYPES {
 enum class search_error : std::uint8_t {
   squared,   ///< the squared errors (MSE)
   absolute,  ///< the magnitudes of the errors (MAE)
-  largest    ///< not a sum: the largest magnitude of an error
+  largest    ///< not a sum: the largest magnitude of an error; of choose_grid only
+};
+
+/// The scales that a search compares: from `below` steps under the rule's scale to `above` steps over it. A step is a
+/// code of an 8-bit scale; for float and bf16 scales 1/32 of the rule's scale. Codes that do not exist are left out.
+struct search_window {
+  /// e4m3, ue5m3: 2 below, 6 above, where the optimum of all codes is; e8m0: 1, 1; float, bf16: 8, 16.
+  static constexpr std::uint8_t by_format = 255;
+  std::uint8_t below = by_format;  ///< steps; at most 31 for float and bf16 scales
+  std::uint8_t above = by_format;  ///< steps
+  friend constexpr bool operator==(const search_window&, const search_window&) = default;
 };
 
 /// One of the library's scale rules as data, as recipes store it and kernels read it.
 struct scale_rule_spec {
-  enum class kind : std::uint8_t { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six };  ///< Which rule.
-  kind what = kind::by_format;                                                                  ///< the rule
-  bool mse_search = false;                     ///< search near the rule's scale for the smallest squared error
+  /// Which rule.
+  enum class kind : std::uint8_t { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six, percentile };
+  kind what = kind::by_format;  ///< the rule
+  bool searches = false;        ///< choose the scale with the smallest error in a window around the rule's
+  search_error error = search_error::squared;  ///< what a search and four_over_six compare
+  search_window window{};                      ///< of a search
+  std::uint16_t per_mille = 1000;              ///< of percentile
   search_error grids = search_error::squared;  ///< what decides which of several grids a block has
 
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return *this; }
   friend constexpr bool operator==(const scale_rule_spec&, const scale_rule_spec&) = default;
 };
 
-/// A rule that spec() gives as data: the base of those below.
-template <scale_rule_spec::kind which, bool searches = false>
+/// A rule that spec() gives as data: the base of some of those below.
+template <scale_rule_spec::kind which>
 struct rule_type {
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {which, searches}; }
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.what = which}; }
 };
 
 /// The default: mx_floor for e8m0 scales; amax / qmax, rounded to nearest, for the other scale types.
@@ -43,15 +57,46 @@ struct mx_floor : rule_type<scale_rule_spec::kind::mx_floor> {};
 struct mx_even : rule_type<scale_rule_spec::kind::mx_even> {};
 /// For e8m0: the smallest power of two with which no element saturates.
 struct mx_ceil : rule_type<scale_rule_spec::kind::mx_ceil> {};
-/// For two-level E2M1: amax becomes 6 or 4, whichever has the smaller squared error. Cook et al., arXiv 2512.02010.
-struct four_over_six : rule_type<scale_rule_spec::kind::four_over_six> {};
-/// The scale with the smallest squared error among nine (float, bf16) or five (8-bit) near that of the call's rule.
-struct mse_search : rule_type<scale_rule_spec::kind::by_format, true> {};
+/// For two-level E2M1: amax becomes 6 or 4, whichever has the smaller error. Cook et al., arXiv 2512.02010.
+struct four_over_six {
+  search_error error = search_error::squared;  ///< what is compared
+
+  UFP4_MEMBER constexpr scale_rule_spec spec() const {
+    return {.what = scale_rule_spec::kind::four_over_six, .error = error};
+  }
+};
+/// The format's default of a percentile of the magnitudes of a block instead of their amax, so that rare large values
+/// saturate: the smallest magnitude that at least per_mille / 1000 of the elements do not exceed, the padding of a
+/// ragged block included. Where that is 0, the amax.
+struct percentile {
+  std::uint16_t per_mille = 900;  ///< 1 to 1000; 1000 is the amax
+
+  UFP4_MEMBER constexpr scale_rule_spec spec() const {
+    return {.what = scale_rule_spec::kind::percentile, .per_mille = per_mille};
+  }
+};
+/// The scale with the smallest squared error in a window around that of the call's rule: search_window.
+struct mse_search {
+  std::uint8_t below = search_window::by_format;  ///< steps
+  std::uint8_t above = search_window::by_format;  ///< steps
+
+  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.searches = true, .window = {below, above}}; }
+};
+/// The same with the smallest sum of the magnitudes of the errors.
+struct mae_search {
+  std::uint8_t below = search_window::by_format;  ///< steps
+  std::uint8_t above = search_window::by_format;  ///< steps
+
+  UFP4_MEMBER constexpr scale_rule_spec spec() const {
+    return {.searches = true, .error = search_error::absolute, .window = {below, above}};
+  }
+};
 /// For formats of several grids, beside a scale rule or without one: the error that decides which grid a block has.
 struct choose_grid {
   search_error by = search_error::squared;  ///< the grid with the smallest is chosen; of equal ones the first
 };
-static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<scale_rule_spec>);
+static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<percentile> &&
+              builtin_scale_rule<scale_rule_spec>);
 
 /// The constants of a two-level format, computed from the amax of what an outer scale covers: the tensor, a row or a
 /// segment.
@@ -100,6 +145,8 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 using rule_kind = scale_rule_spec::kind;
 
+/// Whether a step of a window is a fraction of the scale, not a code.
+UFP4_HD constexpr bool has_float_steps(scale_kind kind) { return kind == scale_kind::f32 || kind == scale_kind::bf16; }
 /// The value of a code of a format, without scales.
 UFP4_HD constexpr float value_of(const format_spec& f, std::uint8_t code) {
   if (f.is_wide()) return static_cast<float>(static_cast<std::int8_t>(code)) * f.grid.unit;
@@ -143,14 +190,37 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
   if (rule.grids > search_error::largest) return "choose_grid: invalid search_error";
   if (f.choice.count == 0 && rule.grids != search_error::squared)
     return "choose_grid has no effect: the format has one grid";
-  if (f.block.group[0] != 0 && (rule.mse_search || rule.what == rule_kind::four_over_six))
-    return "mse_search and four_over_six are for formats without one-bit exponents";
-  if (f.choice.count != 0 && (rule.mse_search || rule.what == rule_kind::four_over_six))
-    return "mse_search and four_over_six are for formats of one grid; blocks of several choose a grid already";
+  if (f.block.group[0] != 0 && (rule.searches || rule.what == rule_kind::four_over_six))
+    return "a search and four_over_six are for formats without one-bit exponents";
+  if (f.choice.count != 0 && (rule.searches || rule.what == rule_kind::four_over_six))
+    return "a search and four_over_six are for formats of one grid; blocks of several choose a grid already";
+  if (rule.error > search_error::absolute) return "a search and four_over_six compare squared or absolute errors";
+  if (rule.what == rule_kind::percentile && (rule.per_mille == 0 || rule.per_mille > 1000))
+    return "percentile: per_mille must be 1 to 1000";
+  if (rule.searches && has_float_steps(f.scale) && rule.window.below > 31 &&
+      rule.window.below != search_window::by_format)
+    return "a search below float and bf16 scales has at most 31 steps, each 1/32 of the scale";
   if (rule.what != rule_kind::four_over_six) return nullptr;
-  if (rule.mse_search) return "four_over_six and mse_search are two searches; choose one";
+  if (rule.searches) return "four_over_six and a search near a scale are two searches; choose one";
   if (f.two_level() && f.grid.qmax == 6.0f && !f.is_wide()) return nullptr;
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
+}
+
+/// Whether a rule of this kind computes a scale from an amax alone.
+UFP4_HD constexpr bool is_scale_of_amax(rule_kind kind) {
+  return kind != rule_kind::four_over_six && kind != rule_kind::percentile;
+}
+
+/// Makes a rule search as mse_search or mae_search does.
+constexpr void join_search(scale_rule_spec& rule, const scale_rule_spec& search) {
+  rule.searches = true;
+  rule.error = search.error;
+  rule.window = search.window;
+}
+
+/// Whether a rule reads the values of a block, not only their amax.
+UFP4_HD constexpr bool reads_values(const scale_rule_spec& rule) {
+  return rule.searches || !is_scale_of_amax(rule.what);
 }
 
 /// The largest magnitude of grid g with its factor, or with all one-bit exponents.
@@ -226,8 +296,9 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind 
   return static_cast<std::uint32_t>(clamped + 127);
 }
 
-/// The squared error of nearest_even codes under a scale, by fma over the block in index order.
-UFP4_HD inline float squared_error(const format_spec& f, const block_values& v, const block_scale& scale) {
+/// The error of nearest_even codes under a scale, summed over the block in index order: squares by fma, or magnitudes.
+UFP4_HD inline float error_of(const format_spec& f, const block_values& v, const block_scale& scale,
+                              search_error what) {
   float err = 0.0f;
   for (int r = 0; r < v.rows; ++r)
     for (int k = 0; k < v.cols; ++k) {
@@ -235,40 +306,50 @@ UFP4_HD inline float squared_error(const format_spec& f, const block_values& v, 
       const float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
       const std::uint8_t code = scale.factor == 0.0f ? zero_code(f) : round_to_code(f, nearest_even{}, t, 0);
       const float d = x - rounded(value_of(f, code) * scale.effective);
-      err = fma(d, d, err);
+      err = what == search_error::squared ? fma(d, d, err) : err + magnitude(d);
     }
   return err;
 }
 
-UFP4_HD inline block_scale four_or_six(const format_spec& f, const tensor_constants& tensor, const block_values& v,
-                                       float amax) {
+UFP4_HD inline block_scale four_or_six(const format_spec& f, search_error error, const tensor_constants& tensor,
+                                       const block_values& v, float amax) {
   const float u = amax * tensor.scale_factor;
   const block_scale six = scale_from_bits(f, tensor, encode_scale(f.scale, u));
   const block_scale four = scale_from_bits(f, tensor, encode_scale(f.scale, 1.5f * u));
-  return squared_error(f, v, four) < squared_error(f, v, six) ? four : six;
+  return error_of(f, v, four, error) < error_of(f, v, six, error) ? four : six;
 }
 
-/// The j-th candidate of mse_search around a scale, or false where its code is not valid.
+/// The steps of a search, by_format replaced.
+UFP4_HD constexpr search_window window_of(scale_kind kind, const search_window& given) {
+  const bool floats = has_float_steps(kind), power = kind == scale_kind::e8m0;
+  search_window w = given;
+  if (w.below == search_window::by_format) w.below = floats ? 8 : power ? 1 : 2;
+  if (w.above == search_window::by_format) w.above = floats ? 16 : power ? 1 : 6;
+  return w;
+}
+
+/// The candidate j steps from a scale, or false where its code is not valid.
 UFP4_HD constexpr bool search_candidate(scale_kind kind, std::uint32_t base, int j, std::uint32_t& bits) {
-  if (kind == scale_kind::f32 || kind == scale_kind::bf16) {
-    bits = encode_scale(kind, decode_scale(kind, base) * (1.0f - static_cast<float>(j) / 32.0f));
-    return j <= 8;
+  if (has_float_steps(kind)) {
+    bits = encode_scale(kind, decode_scale(kind, base) * (1.0f + static_cast<float>(j) / 32.0f));
+    return true;
   }
-  const int code = static_cast<int>(base) - 3 + j;
+  const int code = static_cast<int>(base) + j;
   bits = static_cast<std::uint32_t>(code);
-  return j <= 4 && code >= 0 && code <= static_cast<int>(max_scale(kind));
+  return code >= 0 && code <= static_cast<int>(max_scale(kind));
 }
 
-UFP4_HD inline block_scale smallest_error(const format_spec& f, const tensor_constants& tensor, const block_values& v,
-                                          std::uint32_t base) {
+UFP4_HD inline block_scale smallest_error(const format_spec& f, const scale_rule_spec& rule,
+                                          const tensor_constants& tensor, const block_values& v, std::uint32_t base) {
+  const search_window window = window_of(f.scale, rule.window);
   block_scale best{};
   float least = 0.0f;
   bool found = false;
-  for (int j = 0; j <= 8; ++j) {
+  for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
     std::uint32_t bits = 0;
     if (!search_candidate(f.scale, base, j, bits)) continue;
     const block_scale candidate = scale_from_bits(f, tensor, bits);
-    const float err = squared_error(f, v, candidate);
+    const float err = error_of(f, v, candidate, rule.error);
     if (!found || err < least) best = candidate, least = err;
     found = true;
   }
@@ -293,6 +374,22 @@ UFP4_HD inline float block_error(const grid4& grid, const block_values& v, const
   return err;
 }
 
+/// How many of `count` magnitudes must be at or below a percentile.
+UFP4_HD constexpr int percentile_rank(int count, int per_mille) { return (count * per_mille + 999) / 1000; }
+
+/// The percentile of a block with this amax, bit by bit: the smallest number that enough magnitudes do not exceed.
+UFP4_HD inline float percentile_of(const block_values& v, int per_mille, float amax) {
+  const int rank = percentile_rank(v.rows * v.cols, per_mille);
+  std::uint32_t least = 0;
+  for (std::uint32_t bit = 0x40000000u; bit != 0; bit >>= 1) {
+    int below = 0;
+    for (int r = 0; r < v.rows; ++r)
+      for (int k = 0; k < v.cols; ++k) below += magnitude_bits(v.x[r * v.stride + k]) < least + bit;
+    if (below < rank) least += bit;
+  }
+  return least == 0 ? amax : to_float(least);
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -301,11 +398,12 @@ namespace ufp4::inline UFP4_CODE {
 UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_spec& rule,
                                         const tensor_constants& tensor, const block_values& v, float amax) {
   using namespace detail;
-  if (rule.what == rule_kind::four_over_six) return four_or_six(f, tensor, v, amax);
+  if (rule.what == rule_kind::four_over_six) return four_or_six(f, rule.error, tensor, v, amax);
+  if (rule.what == rule_kind::percentile) amax = percentile_of(v, rule.per_mille, amax);
   const std::uint32_t bits = f.scale == scale_kind::e8m0  ? power_of_two_scale(f.grid, rule.what, amax)
                              : rule.what == rule_kind::up ? encode_scale_up(f.scale, scale_argument(f, tensor, amax))
                                                           : encode_scale(f.scale, scale_argument(f, tensor, amax));
-  return rule.mse_search ? smallest_error(f, tensor, v, bits) : scale_from_bits(f, tensor, bits);
+  return rule.searches ? smallest_error(f, rule, tensor, v, bits) : scale_from_bits(f, tensor, bits);
 }
 }  // namespace ufp4::inline UFP4_CODE
 

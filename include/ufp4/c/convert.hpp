@@ -38,6 +38,12 @@ inline bool flag(const char* function, const char* member, std::int32_t value) {
   return value == 1;
 }
 
+/// One side of a search_window.
+inline std::uint8_t steps(const char* function, const char* member, std::int32_t value) {
+  expects(value >= -1 && value <= 254, function, ": ", member, " must be -1 to 254, got ", value);
+  return value < 0 ? search_window::by_format : static_cast<std::uint8_t>(value);
+}
+
 inline cpu::isa isa_of(const char* function, const char* wanted) {
   if (wanted == nullptr) return cpu::isa::automatic;
   for (const cpu::isa i : cpu::all_isas)
@@ -224,8 +230,14 @@ inline ufp4::quantize_options<> options_of(const char* function, const ufp4_quan
   out.transform = transform;
   out.rounding.what = chosen<rounding_spec::kind>(function, "options.rounding", o.rounding, UFP4_STOCHASTIC);
   out.rounding.random_bits = {.seed = o.seed, .stream = o.stream};
-  out.rule.what = chosen<scale_rule_spec::kind>(function, "options.rule", o.rule, UFP4_RULE_FOUR_OVER_SIX);
-  out.rule.mse_search = flag(function, "options.mse_search", o.mse_search);
+  out.rule.what = chosen<scale_rule_spec::kind>(function, "options.rule", o.rule, UFP4_RULE_PERCENTILE);
+  out.rule.searches = flag(function, "options.searches", o.searches);
+  out.rule.error = chosen<search_error>(function, "options.error", o.error, UFP4_ABSOLUTE_ERROR);
+  out.rule.window = {steps(function, "options.search_below", o.search_below),
+                     steps(function, "options.search_above", o.search_above)};
+  expects(o.per_mille >= 1 && o.per_mille <= 1000, function, ": options.per_mille must be 1 to 1000, got ",
+          o.per_mille);
+  out.rule.per_mille = static_cast<std::uint16_t>(o.per_mille);
   out.has_amax = flag(function, "options.has_amax", o.has_amax);
   out.global_amax = out.has_amax ? o.tensor_amax : 0.0f;
   out.has_shard = flag(function, "options.has_shard", o.has_shard);

@@ -82,7 +82,7 @@ template <class First, class... Rest>
 struct rule_of<First, Rest...> : std::conditional_t<scale_rule<First>, std::type_identity<First>, rule_of<Rest...>> {};
 
 template <class P>
-concept search_policy = std::same_as<P, mse_search>;
+concept search_policy = std::same_as<P, mse_search> || std::same_as<P, mae_search>;
 
 template <class P>
 concept policy = std::same_as<P, choose_grid> || transform<P> || rounding_policy<P> || any_scale_rule<P> ||
@@ -98,13 +98,13 @@ constexpr void apply_policy(O& options, const P& policy) {
   else if constexpr (scale_rule<P>)
     options.rule = policy;
   else if constexpr (search_policy<P>)
-    options.rule.mse_search = true;
+    join_search(options.rule, policy.spec());
   else if constexpr (std::same_as<P, choose_grid>)
     options.rule.grids = policy.by;
   else if constexpr (builtin_scale_rule<P>) {
     const scale_rule_spec before = options.rule;
     options.rule = policy.spec();
-    options.rule.mse_search = options.rule.mse_search || before.mse_search;
+    if (before.searches) join_search(options.rule, before);
     if (before.grids != search_error::squared) options.rule.grids = before.grids;
   } else if constexpr (std::same_as<P, tensor_amax>) {
     options.has_amax = true;
@@ -128,7 +128,8 @@ constexpr auto collect(const Policies&... policies) {
   static_assert((0 + ... + int{any_scale_rule<Policies> && !search_policy<Policies>}) <= 1,
                 "two scale rules in one call");
   static_assert(!(scale_rule<Policies> || ...) || !(search_policy<Policies> || ...),
-                "mse_search looks around a scale rule of the library's own, not around one of the program's");
+                "a search looks around a scale rule of the library's own, not around one of the program's");
+  static_assert((0 + ... + int{search_policy<Policies>}) <= 1, "two searches for a scale in one call");
   static_assert(!(scale_rule<Policies> || ...) || !(std::same_as<Policies, choose_grid> || ...),
                 "choose_grid compares the scales of a rule of the library's own");
   using all = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;

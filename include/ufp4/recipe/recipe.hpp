@@ -83,17 +83,17 @@ struct transform_choice {
   constexpr transform_choice(signed_hadamard<n> h) : what(kind::given), spec(h.spec()) {}
 };
 
-/// default_scale{} (the default), scale_up{}, mx_floor{}, mx_even{}, mx_ceil{}, four_over_six{} or mse_search{};
-/// `{mx_ceil{}, mse_search{}}` searches around mx_ceil's scale.
+/// default_scale{} (the default), scale_up{}, mx_floor{}, mx_even{}, mx_ceil{}, four_over_six{}, percentile{},
+/// mse_search{} or mae_search{}; `{mx_ceil{}, mse_search{}}` searches around mx_ceil's scale.
 struct rule_choice : scale_rule_spec {
   constexpr rule_choice() = default;
   /// One rule.
   template <builtin_scale_rule Rule>
   constexpr rule_choice(const Rule& rule) : scale_rule_spec(rule.spec()) {}
   /// A search near the scale of a rule.
-  template <builtin_scale_rule Rule>
-  constexpr rule_choice(const Rule& rule, ufp4::mse_search) : scale_rule_spec(rule.spec()) {
-    scale_rule_spec::mse_search = true;
+  template <builtin_scale_rule Rule, ufp4::detail::search_policy Search>
+  constexpr rule_choice(const Rule& rule, const Search& search) : scale_rule_spec(rule.spec()) {
+    ufp4::detail::join_search(*this, search.spec());
   }
 };
 

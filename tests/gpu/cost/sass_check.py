@@ -61,9 +61,12 @@ def findings_of(kernel, target):
 
 def loop_size(kernel, target):
     """Instructions of one iteration: of the described loops, else of the largest inner loop, else of the kernel."""
-    known = [p.issue for p, _ in described_loops(kernel, target)]
+    known = {}
+    for path, text in described_loops(kernel, target):  # rows may share a loop
+        at = text[0].address if text else None
+        known[at] = max(path.issue, known.get(at, 0))
     if known:
-        return round(sum(known))
+        return round(sum(known.values()))
     inner = [len(kernel.text_of(loop)) for loop in kernel.inner_loops()]
     return max(inner) if inner else sum(len(b.instructions) for b in kernel.blocks)
 

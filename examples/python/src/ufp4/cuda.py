@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._core import Format, QuantizedMatrix, Stochastic, Transform
+from ._core import Format, Percentile, QuantizedMatrix, Search, Stochastic, Transform
 
 __all__ = ["QuantizedTensor", "explain_matmul", "is_built", "linear_backward_input", "linear_backward_weight",
            "linear_forward", "matmul", "quantize"]
@@ -164,13 +164,13 @@ def _output(operation: str, out: Tensor | None, dtype: torch.dtype | None, shape
 
 
 def quantize(x: Any, format: str | Format, *, rht: int | Transform | None = None,
-             rounding: str | Stochastic | None = None, rule: str | None = None, mse_search: bool = False,
+             rounding: str | Stochastic | None = None, rule: str | Percentile | None = None, search: str | Search | None = None,
              tensor_amax: float | None = None, shard: tuple[int, int, int] | None = None) -> QuantizedTensor:
     """Quantizes a matrix of float32, float16 or bfloat16 with any strides, as ufp4.quantize does, with its bits."""
     t = _matrix("quantize", "x", x)
     out = _empty(_core.device_format(format), (t.shape[0], t.shape[1]), _core.device_transform(rht), t.device)
     with _Call(t.device) as call:
-        _core.device_quantize(_described(t), _coded(out), rounding, rule, mse_search, tensor_amax, shard, call.stream,
+        _core.device_quantize(_described(t), _coded(out), rounding, rule, search, tensor_amax, shard, call.stream,
                               call.memory)
     return out
 

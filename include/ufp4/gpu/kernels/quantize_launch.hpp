@@ -104,8 +104,8 @@ inline unsigned lanes_of(std::size_t elements) {
 inline bool takes_lanes(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
   const bool square = b.rows == 16 && b.cols == 16 && task.job.transform.n <= 16;
-  return (square || (b.rows == 1 && b.cols >= 16)) && !task.rule.mse_search &&
-         task.rule.what != scale_rule_spec::kind::four_over_six && !task.job.rounds_input_to_bf16;
+  return (square || (b.rows == 1 && b.cols >= 16)) && !ufp4::detail::reads_values(task.rule) &&
+         !task.job.rounds_input_to_bf16;
 }
 
 using kernels::lanes_path, kernels::table_bytes;
@@ -195,9 +195,9 @@ inline const char* quantize_kernel_name(const quantize_task& task) {
 }
 inline const char* quantize_kernel_note(const quantize_task& task) {
   if (!takes_lanes(task)) {
-    const bool searches = task.rule.mse_search || task.rule.what == scale_rule_spec::kind::four_over_six;
-    return searches ? "a search for the scale uses one thread for each block"
-                    : "blocks of this shape (or squares with a transform longer than 16) use one thread for each block";
+    return ufp4::detail::reads_values(task.rule)
+               ? "a scale rule that reads a block's values uses one thread for each block"
+               : "blocks of this shape (or squares with a transform longer than 16) use one thread for each block";
   }
   if (thread::plan_of(task.job.format.grid).kind == thread::rounding_plan::grid::levels)
     return "values are rounded by a loop over the grid's levels";

@@ -196,7 +196,8 @@ struct gemm_products : tile_gemm {
   /// With up to 3 rows memory is the limit, and tiles only add work.
   static bool takes(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
-      if (!side.is_quantized) return &side == &job.left && bf16_terms(side) == 1 && plain_fits(job);
+      if (!side.is_quantized)  // gemm_plain_avx512, which some of its rows may need, knows no wide weights
+        return &side == &job.left && bf16_terms(side) == 1 && plain_fits(job) && !job.right.is_wide();
       return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format, 24));
     };
     return job.left.rows() > 3 && !job.left.interleaved() && job.mode != accumulate::exact_blocks && job.block >= 16 &&

@@ -158,32 +158,44 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
   return places;
 }
 
-/// The first `count` scales of 32 bytes of each of sixteen rows, `step` bytes apart: of 8, 16 and 32 bits.
+/// The first `count` scales of sixteen rows, `step` bytes apart: of 8 bits, of 16 and 32. Whole pieces of 32 bytes are
+/// read.
 [[gnu::noinline]] inline void decode_byte_scales(const scale_table& table, const std::uint8_t* rows, std::size_t step,
                                                  std::size_t count, float* out) {
-  const octad piece = transposed_32(rows, step);
+  for (std::size_t at = 0; at < count; at += 32) {
+    const octad piece = transposed_32(rows + at, step);
 #pragma GCC unroll 8
-  for (std::size_t i = 0; i < 8; ++i) {
-    const bool upper = any(piece.v[i] & 0x80808080u);
-    const u32 low = lookup_bytes(table.low, piece.v[i], upper), high = lookup_bytes(table.high, piece.v[i], upper);
+    for (std::size_t i = 0; i < 8; ++i) {
+      const bool upper = any(piece.v[i] & 0x80808080u);
+      const u32 low = lookup_bytes(table.low, piece.v[i], upper), high = lookup_bytes(table.high, piece.v[i], upper);
 #pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) {
-      if (i * 4 + j == count) return;
-      store(out + (i * 4 + j) * 16, join_bytes(low, load_as<u32>(places_of_scales.of[j]), high));
+      for (std::size_t j = 0; j < 4; ++j) {
+        if (at + i * 4 + j == count) return;
+        store(out + (at + i * 4 + j) * 16, join_bytes(low, load_as<u32>(places_of_scales.of[j]), high));
+      }
     }
   }
 }
-inline void decode_scale_piece(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count,
-                               float* out) {
+[[gnu::noinline]] inline void decode_wide_scales(scale_kind kind, const std::uint8_t* rows, std::size_t step,
+                                                 std::size_t count, float* out) {
+  const std::size_t each = kind == scale_kind::bf16 ? 2 : 1;  // scales of a dword
+  for (std::size_t at = 0; at < count; at += 8 * each) {
+    const octad piece = transposed_32(rows + at * 4 / each, step);
+    const std::size_t left = count - at;
+#pragma GCC unroll 8
+    for (std::size_t i = 0; i < 8; ++i) {
+      float* to = out + (at + i * each) * 16;
+      if (i * each >= left) return;
+      store(to, each == 1 ? piece.v[i] : piece.v[i] << 16);
+      if (each == 2 && i * each + 1 < left) store(to + 16, piece.v[i] & 0xFFFF0000u);
+    }
+  }
+}
+inline void decode_scales(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
   if (kind == scale_kind::e4m3) return decode_byte_scales(scale_table_of<scale_kind::e4m3>(), rows, step, count, out);
   if (kind == scale_kind::ue5m3) return decode_byte_scales(scale_table_of<scale_kind::ue5m3>(), rows, step, count, out);
   if (kind == scale_kind::e8m0) return decode_byte_scales(scale_table_of<scale_kind::e8m0>(), rows, step, count, out);
-  const octad piece = transposed_32(rows, step);
-  const std::size_t each = kind == scale_kind::bf16 ? 2 : 1;  // scales of a dword
-  for (std::size_t b = 0; b < count; ++b) {
-    const u32 dword = piece.v[b / each];
-    store(out + b * 16, each == 1 ? dword : b % 2 == 0 ? dword << 16 : dword & 0xFFFF0000u);
-  }
+  decode_wide_scales(kind, rows, step, count, out);
 }
 
 /// Scales of blocks [block, block + count) of one row.
@@ -223,18 +235,16 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   const auto* all = static_cast<const std::uint8_t*>(q.scales);
   const bool direct = live == 16 && q.format.block.rows == 1;
   const std::size_t row_bytes = q.blocks() * bytes;
+  const std::size_t first = q.scale_index(row, block), whole = (count + each - 1) / each * each;
+  if (direct && q.scale_index(row + 15, block) + whole <= q.rows * q.blocks())  // nothing is read beyond the last scale
+    return decode_scales(kind, all + first * bytes, row_bytes, count, out);
   for (std::size_t b = 0; b < count; b += each) {
     const std::size_t some = count - b < each ? count - b : each;
-    if (direct &&
-        q.scale_index(row + 15, block + b) + each <= q.rows * q.blocks()) {  // nothing is read beyond the last scale
-      decode_scale_piece(kind, all + q.scale_index(row, block + b) * bytes, row_bytes, some, out + b * 16);
-      continue;
-    }
     std::uint8_t staged[512] = {};
     for (std::size_t r = 0; r < 16; ++r)
       std::memcpy(staged + r * 32, all + q.scale_index(row + (r < live ? r : live - 1), block + b) * bytes,
                   some * bytes);
-    decode_scale_piece(kind, staged, 32, some, out + b * 16);
+    decode_scales(kind, staged, 32, some, out + b * 16);
   }
 }
 

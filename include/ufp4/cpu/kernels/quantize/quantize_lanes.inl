@@ -64,6 +64,22 @@ class lane_quantizer {
       ordered_ = f.ordered(plan_, divides_, job.x.kind);
   }
 
+  /// For a rule that reads the values of one-row blocks.
+  void choose_by(value_scales& from_values) {
+    from_values_ = &from_values;
+    ordered_ = {};
+  }
+
+  void strips(std::size_t first, std::size_t last) {
+    if (job_.format.block.rows != 1)
+      squares(first, last);
+    else if (reads_columns(job_.x))
+      columns(first, last);
+    else
+      rows(first, last);
+  }
+
+ private:
   /// Rows of one-row blocks: a lane is a run of a row. Rows without gaps between them are one long row.
   void rows(std::size_t first, std::size_t last) {
     source x = job_.x;
@@ -106,7 +122,6 @@ class lane_quantizer {
               job_.padded_cols - k < width ? job_.padded_cols - k : width);
   }
 
- private:
   /// Whole chunks of a row from column k on, and the scales of their blocks.
   struct part {
     const char* x = nullptr;
@@ -208,7 +223,11 @@ class lane_quantizer {
     return amax;
   }
   void choose(std::size_t blocks) {
-    for (std::size_t b = 0; b < blocks; ++b) choose_scales(coder_, amax_[b], bits_[b], scale_[b], report_);
+    for (std::size_t b = 0; b < blocks; ++b)
+      if (from_values_ != nullptr)
+        (*from_values_)(tile_.x + b * block_ * lanes, block_, amax_[b], bits_[b], scale_[b], report_);
+      else
+        choose_scales(coder_, amax_[b], bits_[b], scale_[b], report_);
   }
   /// Lane l is l * step elements after (row, k).
   void place_random_bits(std::size_t row, std::size_t k, std::size_t step) {
@@ -297,6 +316,7 @@ class lane_quantizer {
   const block_coder<rounding_spec>& coder_;
   const quantized_sink& out_;
   quantize_report& report_;
+  value_scales* from_values_ = nullptr;  ///< of a rule that reads values
   tile_transform transform_;
   rounding_plan plan_;
   bool divides_;
@@ -315,12 +335,12 @@ class lane_quantizer {
 };
 
 inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_spec>& c) {
-  using kind = ufp4::detail::rule_kind;
   const grid4& g = job.format.grid;
-  const bool one_zero = job.format.is_wide() || g.minus_zero == g.code[g.zero],
-             normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
+  const bool wide = job.format.is_wide(), one_zero = wide || g.minus_zero == g.code[g.zero];
+  const bool normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
+  const bool has_values = (job.format.block.rows == 1 && !wide) || !ufp4::detail::reads_values(c.rule);
   return job.format.block.cols >= 16 && !ufp4::detail::needs_portable(job.format) && !job.rounds_input_to_bf16 &&
-         !c.rule.mse_search && c.rule.what != kind::four_over_six && normal && (one_zero || is_symmetric(g));
+         has_values && normal && (one_zero || is_symmetric(g));
 }
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
@@ -334,10 +354,8 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
   f.ordered = &ordered_functions_of<needs>;
 #endif
   lane_quantizer q(job, coder, out, report, f);
-  if (job.format.block.rows != 1)
-    q.squares(first, last);
-  else if (reads_columns(job.x))
-    q.columns(first, last);
-  else
-    q.rows(first, last);
+  if (!ufp4::detail::reads_values(coder.rule)) return q.strips(first, last);
+  value_scales from_values(coder);
+  q.choose_by(from_values);
+  q.strips(first, last);
 }

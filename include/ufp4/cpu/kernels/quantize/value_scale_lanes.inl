@@ -1,0 +1,221 @@
+// ufp4 - block scales from the values of a block, a block a lane, over one instruction set's lanes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// What choose_scale (block/scale_rules.hpp) gives for the rules with reads_values: searches, four_over_six, percentile.
+// Element k of block l is lane l of vector k, so that every error is summed in the order of the specification.
+
+struct error_plan;
+/// The errors of the blocks of `length` vectors under the scales of a trial.
+using block_error = f32(const error_plan&, const float* x, std::size_t length, f32 factor, f32 effective);
+
+struct error_plan {
+  rounding_plan rounding;       ///< nearest even
+  alignas(64) float value[16];  ///< by index
+  std::uint32_t value_mask;     ///< bits of the elements that are read
+  block_error* sum;
+};
+
+using ufp4::search_error;
+
+template <search_error what>
+UFP4_LANE f32 add_error(f32 err, f32 d) {
+  if constexpr (what == search_error::squared) return fma(d, d, err);
+  return err + magnitude(d);
+}
+template <bool divides>
+UFP4_LANE f32 scaled_by(f32 x, f32 factor) {
+  return rounded(divides ? x / factor : x * factor);
+}
+
+/// For symmetric grids, of whose blocks x has the magnitudes.
+template <class Rounder, bool divides, search_error what>
+f32 error_by(const error_plan& p, const float* x, std::size_t length, f32 factor, f32 effective) {
+  const Rounder rounder(p.rounding);
+  const table16 value = load_table(p.value);
+  f32 err{};
+#pragma GCC unroll 4
+  for (std::size_t k = 0; k < length; ++k) {
+    const f32 v = load(x + k * lanes);
+    const u32 index = rounder(scaled_by<divides>(v, factor), u32{}) >> Rounder::bit;
+    err = add_error<what>(err, v - rounded(lookup(value, index) * effective));
+  }
+  return err;
+}
+
+/// The same on any grid, four elements at a time.
+template <bool divides, search_error what>
+f32 error_by_cuts(const error_plan& p, const float* x, std::size_t length, f32 factor, f32 effective) {
+  const cuts_rounder rounder{p.rounding};
+  const table16 value = load_table(p.value);
+  f32 err{};
+  for (std::size_t k = 0; k < length; k += 4) {
+    f32 v[4], t[4];
+    u32 index[4] = {};
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j) {
+      v[j] = load(x + (k + j) * lanes);
+      t[j] = scaled_by<divides>(v[j], factor);
+    }
+    rounder.ranks(t, index);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j) err = add_error<what>(err, v[j] - rounded(lookup(value, index[j]) * effective));
+  }
+  return err;
+}
+
+template <bool divides, search_error what>
+block_error* block_error_of(rounding_plan::kind rounding) {
+  using kind = rounding_plan::kind;
+  if (rounding == kind::uniform) return &error_by<uniform_rounder, divides, what>;
+  if constexpr (cheap_lookup) {
+    if (rounding == kind::halves) return &error_by<halves_rounder, divides, what>;
+  } else {
+    if (rounding == kind::two_bit_mantissa) return &error_by<two_bit_mantissa_rounder, divides, what>;
+  }
+  return &error_by_cuts<divides, what>;
+}
+template <search_error what>
+block_error* block_error_of(rounding_plan::kind rounding, bool divides) {
+  return divides ? block_error_of<true, what>(rounding) : block_error_of<false, what>(rounding);
+}
+
+inline error_plan make_error_plan(const format_spec& f, search_error what) {
+  const grid4& g = f.grid;
+  error_plan p{make_plan(g, rounding_spec::kind::nearest_even, cheap_lookup), {}, ~0u, nullptr};
+  const int first = is_symmetric(g) ? g.zero : 0;
+  if (is_symmetric(g)) p.value_mask = ufp4::detail::magnitude_mask;
+  for (int i = first; i < g.levels; ++i) p.value[i - first] = g.level[i];
+  p.sum = what == search_error::squared ? block_error_of<search_error::squared>(p.rounding.what, scale_divides(f))
+                                        : block_error_of<search_error::absolute>(p.rounding.what, scale_divides(f));
+  return p;
+}
+
+/// The percentile of a block a lane, as bits: the smallest number that `rank` magnitudes do not exceed.
+inline u32 percentile_lanes(const float* x, std::size_t length, int rank) {
+  u32 least{};
+  for (std::uint32_t bit = 0x40000000u; bit != 0; bit >>= 1) {
+    u32 below{};
+    for (std::size_t k = 0; k < length; ++k)
+      below -= reinterpret_cast<u32>(as_bits(magnitude(load(x + k * lanes))) < least + bit);
+    least += reinterpret_cast<u32>(below < static_cast<std::uint32_t>(rank)) & bit;
+  }
+  return least;
+}
+
+/// Chooses scales from values, for one call of quantize_lanes.
+class value_scales {
+ public:
+  explicit value_scales(const block_coder<rounding_spec>& c)
+      : given_(c.rule), plain_(c), error_(make_error_plan(c.format, c.rule.error)) {
+    plain_.rule.searches = false;
+    if (!ufp4::detail::is_scale_of_amax(given_.what)) plain_.rule.what = ufp4::detail::rule_kind::by_format;
+  }
+
+  /// The scales of blocks of `length` vectors.
+  void operator()(const float* x, std::size_t length, u32 amax, u32& bits, lane_scales& s, quantize_report& report) {
+    using kind = ufp4::detail::rule_kind;
+    const bool compares = given_.searches || given_.what == kind::four_over_six;
+    const u32 from = given_.what == kind::percentile ? percentile_of_blocks(x, length, amax) : amax;
+    quantize_report ignored;
+    choose_scales(plain_, from, bits, s, compares ? ignored : report);
+    if (!compares) return;
+    for (std::size_t k = 0; k < length * lanes; k += lanes)
+      store(value_ + k, as_float(as_bits(load(x + k)) & error_.value_mask));
+    const trial best = given_.searches ? search(length, bits) : better_of(length, bits, bits_of_four(amax));
+    finish(amax, best, bits, s, report);
+  }
+
+ private:
+  /// A scale a lane, as scale_from_bits gives it, and the error under it.
+  struct trial {
+    u32 bits;
+    f32 factor, effective, error;
+  };
+
+  trial try_scales(u32 bits) const {
+    const format_spec& f = plain_.format;
+    trial t{bits, {}, {}, {}};
+    if (f.scale == scale_kind::e8m0) {
+      t.effective = as_float(maximum(bits << 23, broadcast(0x00400000u)));
+      t.factor = as_float(bits == 254u ? broadcast(0x00400000u) : (254u - bits) << 23);
+      return t;
+    }
+    t.factor = t.effective = decode_scale_bits<true>(f.scale, bits);
+    if (!f.two_level()) return t;
+    const f32 s = t.effective;
+    t.effective = rounded(s * plain_.tensor.decode);
+    t.factor = s == 0.0f ? f32{} : at_most(1.0f / t.effective, broadcast(ufp4::detail::max_finite));
+    return t;
+  }
+  /// A trial with its error. A scale of 0 that divides gives the codes of 0, as an infinite one does.
+  trial tried(std::size_t length, u32 bits) const {
+    trial t = try_scales(bits);
+    const bool divides = scale_divides(plain_.format);
+    const f32 factor = divides ? (t.factor == 0.0f ? broadcast(infinity) : t.factor) : t.factor;
+    t.error = error_.sum(error_, value_, length, factor, t.effective);
+    return t;
+  }
+  static void take(u32 where, const trial& from, trial& to) {
+    to.bits = where != 0u ? from.bits : to.bits;
+    to.factor = where != 0u ? from.factor : to.factor;
+    to.error = where != 0u ? from.error : to.error;
+  }
+
+  /// The candidate j steps from a scale; `exists` where its code does.
+  u32 candidate(u32 base, int j, u32& exists) const {
+    const scale_kind kind = plain_.format.scale;
+    exists = ~u32{};
+    if (ufp4::detail::has_float_steps(kind))
+      return encode_scale_bits(
+          kind, rounded(decode_scale_bits<true>(kind, base) * broadcast(1.0f + static_cast<float>(j) / 32.0f)));
+    const u32 code = base + static_cast<std::uint32_t>(j);  // below 0 it wraps beyond the largest code
+    exists = reinterpret_cast<u32>(code <= ufp4::detail::max_scale(kind));
+    return code;
+  }
+  trial search(std::size_t length, u32 base) const {
+    const ufp4::search_window window = ufp4::detail::window_of(plain_.format.scale, given_.window);
+    trial best{};
+    u32 found{};
+    for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
+      u32 exists;
+      const trial t = tried(length, candidate(base, j, exists));
+      take(exists & (~found | reinterpret_cast<u32>(t.error < best.error)), t, best);
+      found |= exists;
+    }
+    return best;
+  }
+  /// four_over_six: the scale under which amax becomes 4.
+  u32 bits_of_four(u32 amax) const {
+    const f32 u = rounded(as_float(amax) * plain_.tensor.scale_factor);
+    return encode_scale_bits(plain_.format.scale, rounded(u * 1.5f));
+  }
+  trial better_of(std::size_t length, u32 bits, u32 other) const {
+    trial best = tried(length, bits);
+    const trial t = tried(length, other);
+    take(reinterpret_cast<u32>(t.error < best.error), t, best);
+    return best;
+  }
+
+  u32 percentile_of_blocks(const float* x, std::size_t length, u32 amax) const {
+    const int rank = ufp4::detail::percentile_rank(static_cast<int>(length), given_.per_mille);
+    const u32 least = percentile_lanes(x, length, rank);
+    const u32 keeps = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits) | reinterpret_cast<u32>(least == 0u);
+    return keeps != 0u ? amax : least;
+  }
+  void finish(u32 amax, const trial& best, u32& bits, lane_scales& s, quantize_report& report) const {
+    const u32 nonfinite = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits),
+              empty = reinterpret_cast<u32>(amax == 0u);
+    const u32 underflowed = reinterpret_cast<u32>(best.factor == 0.0f) & ~nonfinite & ~empty;
+    const u32 nan = broadcast(ufp4::detail::nan_scale(plain_.format.scale));
+    bits = nonfinite != 0u ? nan : empty != 0u ? u32{} : best.bits;
+    s.zero = nonfinite | empty | underflowed;
+    s.factor = s.zero != 0u ? broadcast(1.0f) : best.factor;
+    report.nonfinite_blocks += count_lanes(nonfinite);
+    report.underflowed_scales += count_lanes(underflowed);
+  }
+
+  scale_rule_spec given_;
+  block_coder<rounding_spec> plain_;  ///< with the rule that the search looks around
+  error_plan error_;
+  alignas(64) float value_[max_transform * lanes];  ///< of the blocks; magnitudes on a symmetric grid
+};
