@@ -49,7 +49,7 @@ void add_format(const bench::settings& s, const std::string& name) {
   const stochastic random_bits{.seed = 7};
   const random_hadamard<16> rht{42};
   add_rows<F, float>(s, name, {});
-  if constexpr (spec_of<F>.two_level) add_rows<F, float>(s, name + "+amax", {}, tensor_amax{4.0f});
+  if constexpr (F::has_tensor_scale) add_rows<F, float>(s, name + "+amax", {}, tensor_amax{4.0f});
   add_rows<F, float>(s, name + "+rht16", {}, rht);
   add_rows<F, float>(s, name + "+sr", {}, random_bits);
   add_rows<F, float>(s, name + "+rht16+sr", {}, rht, random_bits);

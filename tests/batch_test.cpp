@@ -3,6 +3,7 @@
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 #include "support/hostile.hpp"
 #include "support/rejection.hpp"
 #include "support/seed.hpp"
@@ -32,7 +33,7 @@ struct tensor {
 
 TEST_CASE("a batch with a shared amax is its stack, cut into pieces", "[batch]") {
   const tensor x(1);
-  for_each_preset([&](auto row) {
+  support::for_each_cpu_preset([&](auto row) {
     using F = typename decltype(row)::format;
     CAPTURE(row.name);
     const auto whole = quantize<F>(x.stack(), random_hadamard<16>{1}, stochastic{.seed = 3});

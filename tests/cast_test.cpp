@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <ufp4/cast.hpp>
 #include <ufp4/ufp4.hpp>
 #include <vector>
@@ -162,4 +163,13 @@ TEST_CASE("cast rejects formats whose blocks have different numbers of rows") {
   const auto q = quantize<mxfp4>(matrix<float>(4, 64));
   CHECK(support::rejection([&] { (void)cast(q, spec_of<block_format<fp4<E2M1>, e4m3, square(16), float>>); }) ==
         "cast: both formats need blocks of as many rows, got 1 and 16");
+}
+
+TEST_CASE("cast rejects formats with parts that it does not keep") {
+  const auto q = quantize<nvfp4>(matrix<float>(4, 64));
+  const auto choice = quantize<if4>(matrix<float>(4, 64));
+  CHECK(support::rejection([&] { (void)cast(q, spec_of<hif4>); }) ==
+        std::string("cast: format not available: the result has ") + detail::extended_parts);
+  CHECK(support::rejection([&] { (void)cast<nvfp4>(choice); }) ==
+        std::string("cast: format not available: the matrix has ") + detail::extended_parts);
 }

@@ -170,7 +170,7 @@ TEST_CASE("storage of one-byte elements is a byte each, and preset names know th
     CHECK(preset(row.name) == row.spec);
     CHECK(row.spec.is_wide());
   });
-  CHECK(preset_names().ends_with("int4_f32, int8_f32, mxint8"));
+  CHECK(preset_names().find(", int8_f32, mxint8") != std::string_view::npos);
 }
 
 TEST_CASE("what does not take elements of one byte rejects them before it writes", "[wide]") {

@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 #include "support/hostile.hpp"
 #include "support/matrices.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 
 namespace {
@@ -90,6 +91,7 @@ TEST_CASE("tensor_amax is an error for formats without a tensor scale") {
   for_each_preset([&](auto row) {
     const std::string message = support::rejection([&] { quantize(row.spec, view, tensor_amax{1e30f}); });
     CAPTURE(row.name);
-    CHECK(message == (row.spec.two_level ? "" : "quantize: tensor_amax has no effect: the format has no tensor scale"));
+    CHECK(message ==
+          (row.spec.two_level() ? "" : "quantize: tensor_amax has no effect: the format has no tensor scale"));
   });
 }

@@ -3,6 +3,7 @@
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 #include "support/model.hpp"
 #include "support/random_matrix.hpp"
 #include "support/rejection.hpp"
@@ -34,7 +35,7 @@ const auto rht = random_hadamard<16>{3};
 TEST_CASE("a format as data gives the bits of the same format as a type", "[core]") {
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(1, rows, cols), w = random_matrix(2, outputs, cols);
-  for_each_preset([&](auto row) {
+  support::for_each_cpu_preset([&](auto row) {
     using F = typename decltype(row)::format;
     CAPTURE(row.name);
     const any_quantized a = quantize(preset(row.name), x, rht, stochastic{.seed = 5});
@@ -58,11 +59,11 @@ TEST_CASE("a format as data gives the bits of the same format as a type", "[core
 }
 
 TEST_CASE("preset_name is the inverse of preset, and unknown names list the presets", "[core]") {
-  for_each_preset([](auto row) {
+  support::for_each_cpu_preset([](auto row) {
     CHECK(preset_name(row.spec) == row.name);
     CHECK(preset(row.name) == row.spec);
   });
-  CHECK(preset_name({grid_of<int4>(), scale_kind::bf16, 64, false}).empty());
+  CHECK(preset_name({grid_of<int4>(), scale_kind::bf16, 64, {}}).empty());
   CHECK(find_preset("nvfp5") == nullptr);
   CHECK(support::rejection([] { preset("nvfp5"); }) ==
         "preset: unknown format: nvfp5; the presets are " + preset_names());
@@ -70,7 +71,7 @@ TEST_CASE("preset_name is the inverse of preset, and unknown names list the pres
 
 TEST_CASE("storage_size says how much memory quantize_into fills, and no byte beyond is written", "[core]") {
   const matrix<float> x = random_matrix(3, rows, cols);
-  for_each_preset([&](auto row) {
+  support::for_each_cpu_preset([&](auto row) {
     CAPTURE(row.name);
     const quantized_size size = storage_size(row.spec, rows, cols, rht.spec());
     const any_quantized want = quantize(row.spec, x, rht);
@@ -99,7 +100,7 @@ TEST_CASE("a matrix of another format is not taken for a typed one", "[core]") {
 
 TEST_CASE("q(row, col) is the element that dequantize gives", "[core]") {
   const matrix<float> x = random_matrix(4, rows, cols);
-  for_each_preset([&](auto row) {
+  support::for_each_cpu_preset([&](auto row) {
     const any_quantized q = quantize(row.spec, x);
     const matrix<float> all = dequantize(q);
     for (std::size_t i = 0; i < rows; ++i)

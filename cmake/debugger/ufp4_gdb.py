@@ -64,7 +64,9 @@ class Matrix:
         self.grid = [float(form["grid"]["value"][i]) for i in range(16)]
         self.height, self.length = int(form["block"]["rows"]), int(form["block"]["cols"])
         self.scale = str(form["scale"]).split("::")[-1]
-        self.two_level, self.tensor_scale = bool(form["two_level"]), float(shape["tensor_scale"])
+        outer = form["outer"]
+        self.span, self.tensor_scale = str(outer["span"]).split("::")[-1], float(shape["tensor_scale"])
+        self.outer_type, self.segment = str(outer["type"]).split("::")[-1], int(outer["segment"])
         self.run = int(shape["transform"]["n"])
         unit = max(self.length, self.run)
         self.padded = (self.cols + unit - 1) // unit * unit
@@ -84,15 +86,24 @@ class Matrix:
 
     def element(self, row, col):
         size, decode = SCALES[self.scale]
-        block = row // self.height * (self.padded // self.length) + col // self.length
-        scale = decode(self.bits(self.scales + size * block, size))
+        blocks, outer = self.padded // self.length * size, self.tensor_scale
+        strip = self.scales + row // self.height * blocks
+        if self.span in ("row", "segment"):
+            width, decode_outer = SCALES[self.outer_type]
+            covered = self.padded if self.span == "row" else self.segment
+            first, count = (blocks + width - 1) // width * width, (self.padded + covered - 1) // covered
+            strip = self.scales + row // self.height * (first + count * width)
+            outer = decode_outer(self.bits(strip + first + col // covered * width, width))
+        scale = decode(self.bits(strip + size * (col // self.length), size))
         code = self.bits(self.codes + (row * self.padded + col) // 2, 1) >> 4 * (col % 2) & 15
-        return self.grid[code] * (scale * self.tensor_scale)
+        return self.grid[code] * (scale * outer)
 
     def to_string(self):
         text = f"{self.rows} x {self.cols}, blocks of {self.height} x {self.length}, {self.scale} scales"
-        if self.two_level:
+        if self.span == "tensor":
             text += f", tensor scale {self.tensor_scale:g}"
+        elif self.span != "none":
+            text += f", outer scale of each {self.span}"
         if self.run != 1:
             text += f", hadamard<{self.run}>"
         return text

@@ -216,7 +216,7 @@ class bench {
   }
   static std::string scale_name(const ufp4::format_spec& format) {
     constexpr std::array<const char*, 5> names{"binary32", "bfloat16", "E4M3", "UE5M3", "E8M0"};
-    return names[static_cast<std::size_t>(format.scale)] + std::string(format.two_level ? " + tensor" : "");
+    return names[static_cast<std::size_t>(format.scale)] + std::string(format.has_tensor_scale() ? " + tensor" : "");
   }
 
   /// hadamard: length of the transform, 0 for none.
@@ -240,7 +240,7 @@ class bench {
         1, [&] { ufp4::quantized_gemm(context, q, q, ufp4::matrix_view<float>{product_.data(), x_.rows, x_.rows}); });
     o.product_error = reference_->error_of(product_);
     o.neighbours_kept = reference_->kept_by(product_);
-    o.bytes = q.codes().size() + q.scale_bytes().size() + (spec.two_level ? 4 : 0);
+    o.bytes = q.codes().size() + q.scale_bytes().size() + (spec.has_tensor_scale() ? 4 : 0);
     o.bits_per_element = 8.0 * static_cast<double>(o.bytes) / static_cast<double>(x_.values.size());
     result_.outcomes.push_back(o);
   }

@@ -16,6 +16,10 @@ using wide = block_format<fp4<E1M2>, bf16, 64>;
 using shared_squares = block_format<fp4<E2M1>, e4m3, square(16), float>;
 static_assert(wide::bits_per_element == 4.25 && shared_squares::bits_per_element == 4.03125);
 
+// NVFP4 with a scale of its own for each row, and for every 128 columns of a row.
+using by_rows = block_format<fp4<E2M1>, e4m3, 16, per_row<float>>;
+static_assert(std::is_same_v<tetrajet2, block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>>);
+
 int main() {
   const std::size_t rows = 64, cols = 160;
   std::vector<float> xs(rows * cols);
@@ -27,6 +31,17 @@ int main() {
   auto fewest = quantize<nvfp4>(x, mse_search{});                        // for each block the best of nine scales
   auto by_mae = quantize<nvfp4>(x, mae_search{.below = 4, .above = 8});  // of thirteen, by the magnitudes of errors
   auto clipped = quantize<nvfp4>(x, percentile{900});                    // a tenth of each block may saturate
+
+  auto rows_apart = quantize<by_rows>(x);
+
+  // Each block is E2M1, or a 4-bit integer times 6/7: whichever has the smaller squared error, or another error.
+  static_assert(std::is_same_v<if4, block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>>);
+  auto by_mse = quantize<if4>(x);
+  auto by_mae = quantize<if4>(x, choose_grid{search_error::absolute});
+
+  // 64 columns under one scale; groups of 8 and of 4 share exponents, 0 or 1, that multiply their values by 2 each.
+  static_assert(std::is_same_v<hif4, block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>>);
+  auto by_groups = quantize<hif4>(x);
 
   quantize_report report;
   auto q = quantize<nvfp4>(x, count_into{report});

@@ -57,7 +57,7 @@ inline void print_formats(std::ostream& out) {
   const std::vector<format_facts> all = listed_formats();
   for (const format_facts& f : all) {
     out << left(std::string(f.name), 10) << left(values_text(f), 33) << left(f.block(), 7)
-        << left(std::string(f.scale()), 7) << left(f.spec.two_level ? "float" : "-", 8)
+        << left(std::string(f.scale()), 7) << left(f.spec.has_tensor_scale() ? "float" : "-", 8)
         << left(compare::fixed(f.bits_per_element, 2), 6) << (f.uniform() ? "yes" : "no") << "\n";
   }
   out << "\nblock: the elements that share a scale; tensor: a second scale, of the whole\n"
@@ -77,7 +77,7 @@ inline void write_formats_json(std::ostream& out) {
       out << (code == 0 ? "" : ", ") << compare::shortest(static_cast<double>(values[code]), "null");
     out << "], \"block\": [" << f.spec.block.rows << ", " << f.spec.block.cols
         << "], \"scale\": " << json_text(f.scale())
-        << ", \"tensor_scale\": " << (f.spec.two_level ? "\"float\"" : "null")
+        << ", \"tensor_scale\": " << (f.spec.has_tensor_scale() ? "\"float\"" : "null")
         << ", \"bits_per_element\": " << compare::shortest(f.bits_per_element, "null")
         << ", \"uniform\": " << (f.uniform() ? "true" : "false") << ", \"summary\": " << json_text(f.summary)
         << ", \"also_called\": " << (f.peers.empty() ? "null" : json_text(f.peers)) << "}";

@@ -93,7 +93,7 @@ struct trial {
   ufp4::analysis::any_measurement sums;
 
   void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) {
-    if (format.spec.two_level)
+    if (format.spec.has_tensor_scale())
       sums.add(ctx, x, transform, rule, ufp4::tensor_amax{global_amax});
     else
       sums.add(ctx, x, transform, rule);
@@ -179,7 +179,7 @@ inline void raise(amax_by_length& amax, const std::vector<trial>& trials, const 
                   const row_view& x) {
   amax_by_length here;
   for (const trial& t : trials)
-    if (t.format.spec.two_level && !here.contains(t.transform.n))
+    if (t.format.spec.has_tensor_scale() && !here.contains(t.transform.n))
       here[t.transform.n] = ufp4::amax(ctx, x, t.transform).value;
   for (const auto& [n, value] : here) amax[n] = std::max(amax[n], value);
 }

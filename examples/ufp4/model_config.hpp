@@ -39,7 +39,7 @@ inline std::string ignored_modules(const std::vector<conversion>& files) {
 
 /// The weights of a group of layers, as compressed-tensors describes them.
 inline std::string group_text(const quantize_request& request) {
-  const bool two_level = request.spec.two_level;
+  const bool two_level = request.spec.has_tensor_scale();
   return std::string(R"({"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "float", )") +
          R"("symmetric": true, "dynamic": false, "strategy": ")" + (two_level ? "tensor_group" : "group") +
          R"(", "group_size": )" + std::to_string(request.block_size()) + R"(, "scale_dtype": ")" +
@@ -60,7 +60,7 @@ inline std::string quantization_config(const quantize_request& request, const st
              detail::group_text(request) + R"(, "ignore": )" + ignored + R"(, "kv_cache_scheme": null})";
     case tensor_layout::modelopt:
       return std::string(R"({"quant_method": "modelopt", "quant_algo": ")") +
-             (request.spec.two_level ? "NVFP4" : "MXFP4") + R"(", "group_size": )" +
+             (request.spec.has_tensor_scale() ? "NVFP4" : "MXFP4") + R"(", "group_size": )" +
              std::to_string(request.block_size()) + R"(, "ignore": )" + ignored +
              R"(, "producer": {"name": "ufp4", "version": ")" + version + R"("}})";
     case tensor_layout::gpt_oss: return R"({"quant_method": "mxfp4", "modules_to_not_convert": )" + ignored + "}";

@@ -43,13 +43,14 @@ inline std::uint64_t weight_bytes(const planned_tensor& p, tensor_layout layout,
     return ufp4::interop::byte_count(type, shape).value();
   };
   return bytes(t.codes_type, t.codes) + bytes(t.scales_type, t.scales) +
-         (request.spec.two_level ? bytes(number_type::f32, t.tensor_scale) : 0);
+         (request.spec.has_tensor_scale() ? bytes(number_type::f32, t.tensor_scale) : 0);
 }
 /// The same in a .gguf file.
 inline std::uint64_t weight_bytes(const planned_tensor& p, const ufp4::interop::ggml_block& block,
                                   const quantize_request& request) {
   const std::uint64_t scales = p.stored.size() < 3 ? 1 : p.stored[0];
-  return p.rows() * block.row_bytes(static_cast<std::size_t>(p.cols())) + (request.spec.two_level ? 4 * scales : 0);
+  return p.rows() * block.row_bytes(static_cast<std::size_t>(p.cols())) +
+         (request.spec.has_tensor_scale() ? 4 * scales : 0);
 }
 
 /// The rows of the report before anything is quantized, with the sizes that follow from the shapes.
@@ -99,7 +100,8 @@ class safetensors_output {
     written_numbers numbers;
     numbers.codes = out_.add(names.codes, t.codes_type, t.codes);
     numbers.scales = out_.add(names.scales, t.scales_type, t.scales);
-    if (request_.spec.two_level) numbers.tensor_scale = out_.add(names.tensor_scale, number_type::f32, t.tensor_scale);
+    if (request_.spec.has_tensor_scale())
+      numbers.tensor_scale = out_.add(names.tensor_scale, number_type::f32, t.tensor_scale);
     if (layout_ == tensor_layout::ufp4)
       out_.set_metadata(ufp4::interop::own_mark + p.name, ufp4::interop::format_text(request_.spec) +
                                                               ufp4::interop::extent_text(p.cols(), transform) +
@@ -121,7 +123,7 @@ class safetensors_output {
                                       q.codes().data(), q.codes().size());
                            out_.write(numbers.scales, std::uint64_t{first / height} * strip, q.scale_bytes().data(),
                                       q.scale_bytes().size());
-                           if (q.spec().two_level && first % slice == 0)
+                           if (q.spec().has_tensor_scale() && first % slice == 0)
                              write_tensor_scale(numbers, file, *p.from, first / slice, q.tensor_scale());
                          });
   }
@@ -178,14 +180,15 @@ inline void add_blocks(ufp4::interop::gguf_writer& out, tensor_input& in, const 
                      std::vector<std::uint8_t> blocks(row_bytes);
                      note(row, quantize_rows(in.file(), *p.from, p.axis, request.spec, settings_of(request, at),
                                              progress, [&](std::size_t first, const ufp4::any_quantized_view& q) {
-                                               if (request.spec.two_level) (*scales)[first / slice] = q.tensor_scale();
+                                               if (request.spec.has_tensor_scale())
+                                                 (*scales)[first / slice] = q.tensor_scale();
                                                for (std::size_t i = 0; i < q.rows(); ++i) {
                                                  ufp4::interop::to_ggml_row(q, i, blocks.data());
                                                  sink(blocks.data(), blocks.size());
                                                }
                                              }));
                    }});
-  if (request.spec.two_level)
+  if (request.spec.has_tensor_scale())
     out.add(ufp4::interop::ggml_scale_name(p.name),
             {number_type::f32, {slices}, [scales](const ufp4::interop::byte_sink& sink) {
                sink(scales->data(), scales->size() * sizeof(float));

@@ -73,15 +73,15 @@ class rows_quantizer {
         with_(with),
         progress_(progress),
         emit_(emit),
-        slice_(static_cast<std::size_t>(format.two_level ? matrix.slice_rows() : matrix.rows())),
+        slice_(static_cast<std::size_t>(format.has_tensor_scale() ? matrix.slice_rows() : matrix.rows())),
         at_once_(rows_at_once(slice_, matrix.cols(), static_cast<std::size_t>(format.block.rows), with.chunk)),
-        to_do_(matrix.rows() * (format.two_level ? 2 : 1)),
+        to_do_(matrix.rows() * (format.has_tensor_scale() ? 2 : 1)),
         memory_(format, at_once_, static_cast<std::size_t>(matrix.cols()), with.transform) {}
 
   quantized_error run() {
     const auto rows = static_cast<std::size_t>(matrix_.rows());
     for (std::size_t begin = 0; begin < rows; begin += slice_) {
-      const ufp4::tensor_amax global_amax{format_.two_level ? amax_of(begin) : 0};
+      const ufp4::tensor_amax global_amax{format_.has_tensor_scale() ? amax_of(begin) : 0};
       const auto quantize = [&](std::size_t first, const auto& x) { quantize_chunk(first, x, global_amax); };
       for_chunks(matrix_, begin, begin + slice_, at_once_, values_, quantize);
     }
@@ -108,7 +108,7 @@ class rows_quantizer {
                                  with_.transform, with_.rounding, with_.rule, ufp4::shard{first, 0, x.cols()},
                                  ufp4::count_into{seen}, amax...);
     };
-    const ufp4::any_quantized_view q = format_.two_level ? quantized(global_amax) : quantized();
+    const ufp4::any_quantized_view q = format_.has_tensor_scale() ? quantized(global_amax) : quantized();
     emit_(first, q);
     add_error(with_.ctx, x, q, restored_, sums_);
     sums_.blocks += size.scales / static_cast<std::size_t>(ufp4::detail::scale_bytes(format_.scale));

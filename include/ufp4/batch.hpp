@@ -16,19 +16,19 @@ template <class T, class O, class Body>
 void each_of_batch(const char* operation, const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
                    batch_amax which, O options, const Body& body) {
   expects(which <= batch_amax::own, operation, ": invalid batch_amax ", static_cast<unsigned>(which));
-  expects(which == batch_amax::shared || format.two_level, operation,
+  expects(which == batch_amax::shared || format.has_tensor_scale(), operation,
           ": batch_amax::own has no effect: the format has no tensor scale");
   expects(which == batch_amax::shared || !options.has_amax, operation,
           ": batch_amax::own contradicts a tensor_amax, which all matrices share");
   expects(!options.has_shard, operation, ": a batch sets the shard of each matrix itself; leave shard out");
   for (std::size_t i = 0; i < x.size(); ++i) check_quantize(operation, format, source_of(x[i]), options);
   const auto amax = [&](std::size_t i) { return amax_of<O::needs>(ctx, make_job(source_of(x[i]), format, options)); };
-  const bool shares = format.two_level && which == batch_amax::shared && !options.has_amax;
+  const bool shares = format.has_tensor_scale() && which == batch_amax::shared && !options.has_amax;
   for (std::size_t i = 0; shares && i < x.size(); ++i) {
     const float here = amax(i);
     options.global_amax = here > options.global_amax ? here : options.global_amax;
   }
-  options.has_amax = options.has_amax || format.two_level;
+  options.has_amax = options.has_amax || format.has_tensor_scale();
   options.has_shard = true;
   for (std::size_t i = 0; i < x.size(); ++i) {
     options.place = {i * scale_rows(x.rows(), format.block) * static_cast<std::size_t>(format.block.rows), 0, x.cols()};

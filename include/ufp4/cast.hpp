@@ -90,8 +90,8 @@ struct cast_job {
 /// The tensor scale of the result (numerics 5): from the tensor scale, or a power of two from the largest scale.
 inline float cast_tensor_scale(const cast_job& job) {
   const format_spec &from = job.from.format, &to = job.to;
-  if (!to.two_level) return 1.0f;
-  if (from.two_level && from.scale == to.scale) return job.from.tensor_scale / job.map.ratio;
+  if (!to.has_tensor_scale()) return 1.0f;
+  if (from.has_tensor_scale() && from.scale == to.scale) return job.from.tensor_scale / job.map.ratio;
   float largest = 0.0f;
   for (std::size_t r = 0; r < job.from.rows; r += job.height())
     for (std::size_t k = 0; k < job.from.padded_cols; k += static_cast<std::size_t>(from.block.cols)) {
@@ -114,7 +114,7 @@ struct cast_block {
 /// The scale of the result for an effective scale, if it is the same number.
 inline bool scale_of_cast(const cast_job& job, float effective, std::uint32_t& bits) {
   const float wanted = effective / job.map.ratio;
-  bits = encode_scale(job.to.scale, job.to.two_level ? wanted / job.tensor.decode : wanted);
+  bits = encode_scale(job.to.scale, job.to.has_tensor_scale() ? wanted / job.tensor.decode : wanted);
   const float got = rounded(decode_scale(job.to.scale, bits) * job.tensor.decode);
   return got == wanted && rounded(wanted * job.map.ratio) == effective;
 }
@@ -251,6 +251,8 @@ inline cast_report cast_strips(const cpu::context& ctx, cast_job& job) {
 inline void check_cast(const any_quantized_view& q, const format_spec& to) {
   check_none("cast", format_mismatch(to));
   expects(!q.spec().is_wide() && !to.is_wide(), "cast: a format with elements of one byte cannot be cast");
+  expects(!is_extended(q.spec()), "cast: format not available: the matrix has ", extended_parts);
+  expects(!is_extended(to), "cast: format not available: the result has ", extended_parts);
   expects(q.spec().block.rows == to.block.rows, "cast: both formats need blocks of as many rows, got ",
           q.spec().block.rows, " and ", to.block.rows);
 }

@@ -49,7 +49,7 @@ template <class T>
 concept any_element_format = element_format<T> || wide_element_format<T>;
 
 /// A type of block scales as data, for kernels. The set is closed, because every kernel handles each type.
-enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0 };
+enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0, e6m2 };
 /// Its scale_traits.
 template <scale_kind value>
 struct scale_of_kind {
@@ -59,7 +59,7 @@ struct scale_of_kind {
 template <class T>
 struct scale_traits;
 
-/// A type of block scales: float, bf16, e4m3, ue5m3 or e8m0.
+/// A type of block scales: float, bf16, e4m3, ue5m3, e8m0 or e6m2.
 template <class T>
 concept scale_format = requires { scale_traits<T>::kind; };
 

@@ -10,7 +10,8 @@ inline void add_ranges(group_ranges& all, const quantized_source& q, std::size_t
   const std::size_t rows = q.interleaved ? prepacked_layout::filled_rows(q.rows) : q.rows;
   add_range(all, q.codes, code_bytes(q.format, rows * q.padded_cols), entry);
   add_range(all, q.scales,
-            scale_rows(rows, q.format.block) * q.blocks() * static_cast<std::size_t>(scale_bytes(q.format.scale)),
+            q.interleaved ? q.layout().scale_bytes(q.rows, q.strip())
+                          : scale_rows(q.rows, q.format.block) * q.strip().bytes(),
             entry);
 }
 

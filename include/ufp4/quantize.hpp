@@ -54,14 +54,9 @@ float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
 template <quantizer_target F>
 using preset_of = std::conditional_t<any_block_format<F>, void, F>;
 
-inline void tensor_constants_into(const format_spec* f, const scale_rule_spec* rule, float global_amax,
-                                  tensor_constants* out) {
-  *out = make_tensor_constants(*f, *rule, global_amax);
-}
-
-template <block_codec Coder>
-void codec_constants_into(Coder* coder, float global_amax) {
-  coder->tensor = Coder::constants(coder->format, global_amax);
+template <class Coder>
+void constants_into(Coder* coder, float global_amax) {
+  coder->tensor = constants_of(*coder, global_amax);
 }
 
 /// The coder of a format under options, or of a compat preset, which has a coder of its own. Its tensor constants are
@@ -70,21 +65,19 @@ template <class Preset = void, class O>
 auto make_coder(const format_spec& format, [[maybe_unused]] const O& options, float global_amax) {
   if constexpr (std::is_void_v<Preset>) {
     block_coder<decltype(options.rounding), decltype(options.rule)> coder{format, options.rule, {}, options.rounding};
-    scale_rule_spec rule{};  // a rule of the program's own changes no tensor constants
-    if constexpr (std::is_same_v<decltype(options.rule), scale_rule_spec>) rule = options.rule;
-    cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &rule, global_amax, &coder.tensor);
+    cpu::detail::in_exact_environment(&constants_into<decltype(coder)>, &coder, global_amax);
     return coder;
   } else {
     typename Preset::coder coder{};
     coder.format = format;
-    cpu::detail::in_exact_environment(&codec_constants_into<typename Preset::coder>, &coder, global_amax);
+    cpu::detail::in_exact_environment(&constants_into<typename Preset::coder>, &coder, global_amax);
     return coder;
   }
 }
 
 template <quantize_needs needs>
 float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job, const quantize_settings& options) {
-  if (!job.format.two_level) return 0.0f;
+  if (!job.format.has_tensor_scale()) return 0.0f;
   return options.has_amax ? options.global_amax : amax_of<needs>(ctx, job);
 }
 
@@ -112,13 +105,13 @@ template <class Coder>
 void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job,
                         const Coder& coder, bool undo_transform, const sink& out, quantize_report* report) {
   if constexpr (is_kernel_coder<Coder>) {
-    if (tier != cpu::isa::scalar)
+    if (tier != cpu::isa::scalar && !needs_portable(job.format))
       return for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
         cpu::detail::fake_quantize_chunks(tier, job, coder, undo_transform, out, first, last, seen);
       });
   }
   for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
-    cpu::detail::fake_quantize_strips(job, coder, coder.tensor.decode, undo_transform, out, first, last, seen);
+    cpu::detail::fake_quantize_strips(job, coder, undo_transform, out, first, last, seen);
   });
 }
 

@@ -128,13 +128,14 @@ typedef struct ufp4_transform {
   uint32_t signs[8];        ///< the sign of element j is negative if bit j % 32 of word j / 32 is set
 } ufp4_transform;
 
-/// A block format. ufp4_preset fills it; a program may change any member.
+/// A block format. ufp4_preset fills it; a program may change any member, unless has_tensor_scale is above 1.
 typedef struct ufp4_format {
-  float values[16];          ///< the number that each code means; one is zero, all are finite. Of INT8: of codes 0 to 15
-  int32_t scale;             ///< UFP4_SCALE_F32 to UFP4_SCALE_E8M0
-  int32_t block_rows;        ///< 1, or the height of a block; a power of two up to 128
-  int32_t block_cols;        ///< elements along the contraction axis; a power of two from 2 to 256
-  int32_t has_tensor_scale;  ///< 1 for a binary32 scale of the whole matrix besides; else 0
+  float values[16];    ///< the number that each code means; one is zero, all are finite. Of INT8: of codes 0 to 15
+  int32_t scale;       ///< UFP4_SCALE_F32 to UFP4_SCALE_E8M0
+  int32_t block_rows;  ///< 1, or the height of a block; a power of two up to 128
+  int32_t block_cols;  ///< elements along the contraction axis; a power of two from 2 to 256
+  int32_t has_tensor_scale;  ///< 1 for a binary32 scale of the whole matrix besides; else 0. ufp4_preset stores a
+                             ///< larger number in formats that the other members do not describe completely
   int32_t element;           ///< UFP4_ELEMENT_4_BITS, or UFP4_ELEMENT_INT8, which is not prepacked
 } ufp4_format;
 

@@ -14,7 +14,7 @@ template <class F, class Element, class Scale, int length, bool two_level>
 constexpr bool preset =
     std::is_same_v<typename F::element_type, Element> && std::is_same_v<typename F::scale_type, Scale> &&
     F::block == block_shape{1, length} && F::block_size == length && F::two_level == two_level &&
-    std::is_void_v<typename F::tensor_scale_type> != two_level;
+    F::has_tensor_scale == two_level && std::is_void_v<typename F::outer_type> != two_level;
 
 static_assert(preset<e1m2_f32, fp4<E1M2>, float, 16, false>);
 static_assert(preset<int4_f32, ufp4::int4, float, 16, false>);
@@ -37,7 +37,7 @@ TEST_CASE("spec_of says what the type says") {
   const format_spec f = spec_of<block_format<fp4<E3M0>, ue5m3, square(8), float>>;
   CHECK(f.scale == scale_kind::ue5m3);
   CHECK((f.block.rows == 8 && f.block.cols == 8));
-  CHECK(f.two_level);
+  CHECK(f.two_level());
   CHECK(f.grid == grid_of<fp4<E3M0>>());
   CHECK(spec_of<mxfp4>.scale == scale_kind::e8m0);
   CHECK(spec_of<e1m2_f32>.scale == scale_kind::f32);

@@ -4,6 +4,7 @@
 #include <ufp4/c/functions.hpp>
 
 #include "support/catch.hpp"
+#include "support/formats.hpp"
 #include "support/poison.hpp"
 #include "support/random_matrix.hpp"
 #include "support/seed.hpp"
@@ -78,13 +79,16 @@ TEST_CASE("every preset has a name, and its values are those of the C++ format",
   REQUIRE(ufp4_abi_version() == UFP4_ABI_VERSION);
   REQUIRE(std::string(ufp4_version()) == version_string);
   std::size_t i = 0;
-  for_each_preset([&](auto row) {
+  support::for_each_cpu_preset([&](auto row) {
     REQUIRE(std::string(ufp4_preset_name(i++)) == row.name);
     ufp4_format f;
     REQUIRE(ufp4_preset(row.name, &f) == UFP4_OK);
     for (std::size_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == row.spec.grid.value[c]);
     REQUIRE((f.scale == static_cast<int>(row.spec.scale) && f.block_rows == row.spec.block.rows));
-    REQUIRE((f.block_cols == row.spec.block.cols && (f.has_tensor_scale == 1) == row.spec.two_level));
+    REQUIRE(f.block_cols == row.spec.block.cols);
+    const bool described = !ufp4::detail::is_extended(row.spec);
+    REQUIRE((f.has_tensor_scale > 1) == !described);
+    if (described) REQUIRE((f.has_tensor_scale == 1) == row.spec.has_tensor_scale());
   });
   REQUIRE((ufp4_preset_count() == i && ufp4_preset_name(i) == nullptr));
 }
@@ -127,7 +131,7 @@ TEST_CASE("ufp4_quantize, ufp4_dequantize and ufp4_prepack give the bits of the 
   const matrix<float> x = random_matrix(1, rows, cols);
   const ufp4_matrix xm = c_matrix(x);
   const ufp4_transform t = c_rht();
-  for_each_preset([&](auto row) {
+  support::for_each_cpu_preset([&](auto row) {
     CAPTURE(row.name);
     const any_quantized expected = quantize(row.spec, x, rht, stochastic{.seed = 5, .stream = 9});
     owned q(row.name, rows, cols, &t), packed(row.name, rows, cols, &t, true);
@@ -144,6 +148,25 @@ TEST_CASE("ufp4_quantize, ufp4_dequantize and ufp4_prepack give the bits of the 
       REQUIRE(same_bits(decoded, dequantize(expected)));
     }
   });
+}
+
+TEST_CASE("a format that the members of ufp4_format do not describe is the preset, unchanged", "[c]") {
+  const matrix<float> x = random_matrix(1, rows, cols);
+  const ufp4_matrix xm = c_matrix(x);
+  matrix<float> decoded(rows, cols);
+  const ufp4_matrix out = c_matrix(decoded);
+  ufp4_format f;
+  REQUIRE(ufp4_preset("tetrajet2", &f) == UFP4_OK);
+  REQUIRE(ufp4_fake_quantize(nullptr, &f, &xm, nullptr, nullptr, &out) == UFP4_OK);
+  matrix<float> expected(rows, cols);
+  fake_quantize(spec_of<tetrajet2>, x, expected);
+  REQUIRE(same_bits(decoded, expected));
+  f.block_cols = 32;
+  CHECK(message_of(ufp4_fake_quantize(nullptr, &f, &xm, nullptr, nullptr, &out)) ==
+        "ufp4_fake_quantize: a member of the format tetrajet2 was changed; only its name, in ufp4_preset, selects it");
+  f.has_tensor_scale = 1000;
+  CHECK(message_of(ufp4_fake_quantize(nullptr, &f, &xm, nullptr, nullptr, &out)) ==
+        "ufp4_fake_quantize: invalid format.has_tensor_scale 1000");
 }
 
 TEST_CASE("the elements of ufp4_matrix may be bf16 and fp16, with any strides", "[c]") {

@@ -110,7 +110,8 @@ void blocks_of_256_rows() {  // error: the rows of a block must be a power of tw
   (void)block_format<int4, float, block_shape(pick<256, 128>(), 128)>::block_size;
 }
 
-void double_tensor_scale() {  // error: the tensor scale is float, or void for none
+// error: the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>
+void double_tensor_scale() {
 #if defined(MISTAKE)
   (void)block_format<int4, e4m3, 16, double>::block_size;
 #else
@@ -118,7 +119,16 @@ void double_tensor_scale() {  // error: the tensor scale is float, or void for n
 #endif
 }
 
-// error: float, bf16 and e8m0 block scales take no tensor scale: their range needs none
+// error: outer scales are float or bf16; a segment is a power of two from the block length to 65536
+void outer_scales_of_48_columns() {
+#if defined(MISTAKE)
+  (void)block_format<int4, e4m3, 16, per_segment<48, float>>::block_size;
+#else
+  (void)block_format<int4, e4m3, 16, per_segment<64, float>>::block_size;
+#endif
+}
+
+// error: only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none
 void tensor_scale_beside_wide_scales() {
 #if defined(MISTAKE)
   (void)block_format<int4, e8m0, 32, float>::block_size;

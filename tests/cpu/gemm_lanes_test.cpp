@@ -127,6 +127,7 @@ struct quantized_side {
       case scale_kind::e4m3: return random_scale<e4m3>(gen, kind).bits() | (special ? gen() % 2 * 0x80u : 0u);
       case scale_kind::ue5m3: return random_scale<ue5m3>(gen, kind).bits();
       case scale_kind::e8m0: return random_scale<e8m0>(gen, kind).bits();
+      case scale_kind::e6m2: break;
     }
     return 0;
   }

@@ -108,7 +108,7 @@ void place_randomly(random_source& r, quantize_job& job) {
 scale_rule_spec rule_of_values(random_source& r, const format_spec& format, scale_rule_spec rule) {
   const std::size_t which = r.below(6);
   if (r.random_word()) rule.error = search_error::absolute;
-  if (which == 0 && format.two_level && format.grid.qmax == 6.0f)
+  if (which == 0 && format.two_level() && format.grid.qmax == 6.0f)
     return {.what = rule_kind::four_over_six, .error = rule.error};
   if (which <= 2) rule = {.what = rule_kind::percentile, .per_mille = static_cast<std::uint16_t>(1 + r.below(1000))};
   rule.searches = which >= 2;
@@ -161,7 +161,7 @@ void check_every_tier(random_source& r, const quantize_job& job, const block_cod
   for (const cpu::isa tier : support::runnable_isas()) {
     const quantize_row& row = quantize_kernel_for(kernels::quantize<quantize_needs::all>, job, coder, tier);
     CAPTURE(row.name, job.format.block.rows, job.format.block.cols, static_cast<int>(job.format.scale),
-            job.format.two_level, job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows,
+            job.format.two_level(), job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows,
             job.x.cols, static_cast<int>(job.x.kind), job.x.row_stride, job.x.col_stride,
             static_cast<int>(coder.rounding.what), static_cast<int>(coder.rule.what), coder.rule.searches,
             static_cast<int>(coder.rule.error), coder.rule.window.below, coder.rule.window.above, coder.rule.per_mille);

@@ -52,6 +52,7 @@ two_level = "6 x 40, blocks of 1 x 16, e4m3 scales, tensor scale T, hadamard<16>
 check_matrix("matrix", two_level, floats("decoded"))
 check_matrix("view", two_level, floats("decoded"))
 check_matrix("any", "6 x 40, blocks of 1 x 16, f32 scales", floats("plain"))
+check_matrix("segments", "6 x 40, blocks of 1 x 16, e4m3 scales, outer scale of each segment", floats("apart"))
 
 # Every code, by the printer's functions and by the expressions of the Natvis file.
 library = {"fp4<E2M1>": "e2m1", "fp4<E1M2>": "e1m2", "fp4<E3M0>": "e3m0", "int4": "integer", "e4m3": "e4", "ue5m3": "ue5", "e8m0": "e8"}

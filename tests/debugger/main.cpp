@@ -16,13 +16,15 @@ std::vector<float> values_of(unsigned codes) {
 int here(const void*) { return 0; }  // the breakpoint
 
 int main() {
-  std::vector<float> x(6 * 40), decoded(6 * 40), plain(6 * 40);
+  std::vector<float> x(6 * 40), decoded(6 * 40), plain(6 * 40), apart(6 * 40);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 37) - 18.0f;
   const matrix_view<const float> xv{x.data(), 6, 40};
   const quantized_matrix<nvfp4> matrix = quantize<nvfp4>(xv, random_hadamard<16>{42});
   const any_quantized any = quantize(preset("e1m2_f32"), xv);
   const quantized_view<nvfp4> view = matrix.view();
+  const auto segments = quantize<block_format<fp4<E2M1>, e4m3, 16, per_segment<32, float>>>(xv);
   for (std::size_t i = 0; i < x.size(); ++i) decoded[i] = matrix(i / 40, i % 40), plain[i] = any(i / 40, i % 40);
+  for (std::size_t i = 0; i < x.size(); ++i) apart[i] = segments(i / 40, i % 40);
 
   const auto e2m1 = values_of<fp4<E2M1>>(16), e1m2 = values_of<fp4<E1M2>>(16), e3m0 = values_of<fp4<E3M0>>(16),
              integer = values_of<int4>(16), e4 = values_of<e4m3>(256), ue5 = values_of<ue5m3>(256),
@@ -36,7 +38,7 @@ int main() {
   const e8m0 g{0.25f};
   const bf16 h{3.0f};
   const fp16 i{-0.5f};
-  const void* all[] = {&matrix, &any, &view, &decoded, &plain, &a, &b, &c, &d, &e, &f, &g, &h, &i};
+  const void* all[] = {&matrix, &any, &view, &segments, &decoded, &plain, &apart, &a, &b, &c, &d, &e, &f, &g, &h, &i};
   const void* tables[] = {&e2m1, &e1m2, &e3m0, &integer, &e4, &ue5, &e8};
   return here(all) + here(tables);
 }

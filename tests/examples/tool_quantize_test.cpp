@@ -148,8 +148,8 @@ void check_round_trip(std::size_t rows, std::size_t cols, std::size_t chunk, con
 }
 
 template <class F>
-using squares = block_format<typename F::element_type, typename F::scale_type, square(F::block.cols),
-                             typename F::tensor_scale_type>;
+using squares =
+    block_format<typename F::element_type, typename F::scale_type, square(F::block.cols), typename F::outer_type>;
 
 using presets = support::presets_and<squares<nvfp4>, squares<mxint4>, squares<e1m2_f32>>;
 

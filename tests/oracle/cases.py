@@ -43,14 +43,32 @@ def _variants():
   P = PRESETS
   core = ("e1m2_f32", "nvfp4", "mxfp4")
   out = [Variant(n, f, None, n in core) for n, f in P.items()]
-  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, int8)]
+  row = Format("E2M1_e4m3_16_row", model.E2M1, model.E4M3, 16, outer="row")
+  outer = (row, Format("E2M1_e4m3_16_bf16", model.E2M1, model.E4M3, 16, True, outer_type=model.BF16),
+           Format("int4_ue5m3_square_32_bf16", model.INT4, model.UE5M3, 16, square=True, outer=32,
+                  outer_type=model.BF16))
+  e1m2_times_4, int4_of_6 = (model.E1M2, f32(4)), (model.INT4, f32(6) / f32(7))
+  several = (
+      Format("pair_float", model.E1M2, model.FLOAT, 16, more=((model.E2M1, f32(1)),)),
+      Format("pair_bf16_square", model.INT4, model.BF16, 16, square=True, more=((model.E2M1, f32(7) / f32(6)),)),
+      Format("four_e4m3_row", model.E2M1, model.E4M3, 16, outer="row",
+             more=(e1m2_times_4, int4_of_6, (model.NF4, f32(6)))),
+      Format("pair_ue5m3_two", model.E2M1, model.UE5M3, 16, True, more=(int4_of_6,)),
+      Format("pair_e8m0", model.E2M1, model.E8M0, 32, more=(e1m2_times_4,)))
+  out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, int8, *outer, *several)]
+  groups = (Format("e2m1_e8m0_groups", model.E2M1, model.E8M0, 32, groups=(8,)),
+            Format("e1m2_e4m3_groups", model.E1M2, model.E4M3, 16, True, groups=(8, 2)),
+            Format("e2m1_e6m2", model.E2M1, model.E6M2, 16))
+  out += [Variant(f.name, f) for f in groups] + [Variant("hif4/scale_up", P["hif4"], "scale_up")]
+  out += [Variant(f"if4/choose_grid_{by}", P["if4"], f"choose_grid_{by}") for by in ("absolute", "largest")]
+  out += [Variant("if4/scale_up", P["if4"], "scale_up"), Variant("pair_e8m0/mx_ceil", several[4], "mx_ceil")]
   out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx, P["mxint8"])
           for r in ("mx_even", "mx_ceil")]
-  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], int8)]
-  out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"])]
+  out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], row, int8)]
+  out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"], P["tetrajet2"])]
   out += [Variant(f"{f.name}/mse_search", f, "mse_search")
           for f in (P["e1m2_f32"], P["e2m1_f32"], P["nvfp4"], P["nvint4"], P["mxfp4"], P["mx_e1m2"], one[1], one[2],
-                    square["nvfp4"], P["int8_f32"], P["mxint8"], one[0], nf4)]
+                    square["nvfp4"], P["int8_f32"], P["mxint8"], one[0], nf4, P["tetrajet2"])]
   out += [Variant(f"{f.name}/mae_search", f, "mae_search") for f in (P["nvfp4"], P["mxfp4"], P["e2m1_f32"], nf4)]
   R = model.Rule
   out += [Variant("nvfp4/four_over_six_mae", P["nvfp4"], R("four_over_six", absolute=True)),
@@ -68,12 +86,14 @@ VARIANTS = _variants()
 PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4"), ("nvfp4", "nvfp4"),
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
          ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
+         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"), ("if4", "if4"), ("nvfp4", "if4"),
+         ("hif4", "hif4"),
          ("int8_f32", "nvfp4"), ("mxint8", "mxfp4"), ("mxint8", "mxint8"), ("nvint4", "int8_f32"),
          ("int8_f32", "nf4_float_16"))
 PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
-PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "int8_f32")
+PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4", "int8_f32")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
-MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32")
+MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # no bucket utilization of several grids
 
 # ---- Input numbers -----------------------------------------------------------------------------------------------
 
@@ -223,12 +243,8 @@ def pack_matrix(x, kind="float", layout="packed"):
   return pack(kind, layout, x.shape[0], x.shape[1], data)
 
 
-def scale_bytes(fmt, scales):
-  return scales.astype({1: np.uint8, 2: np.uint16, 4: np.uint32}[fmt.scale.bytes])
-
-
 def pack_view(variant, q):
-  return pack(variant, q.packed(), scale_bytes(q.format, q.scales), np.array([q.tensor_scale], f32), q.rows, q.cols)
+  return pack(variant, q.packed(), q.scale_bytes(), np.array([q.tensor_scale], f32), q.rows, q.cols)
 
 
 @dataclasses.dataclass
@@ -253,7 +269,7 @@ class Field:
 def quantize_fields(q):
   return [Field("padded_cols", "bits", np.array([q.padded_cols], np.uint64)),
           Field("codes", "bits", q.packed()),
-          Field("scales", "bits", scale_bytes(q.format, q.scales)),
+          Field("scales", "bits", q.scale_bytes()),
           Field("tensor_scale", "bits", model.bits_of([q.tensor_scale])),
           Field("report", "bits", np.array([q.report.nonfinite_blocks, q.report.saturated,
                                             q.report.underflowed_scales], np.uint64)),
@@ -306,7 +322,7 @@ def midpoints(values):
 def convert(rng, index):
   """Conversions of the scalar types, and the value of every code."""
   elements = (*model.ELEMENTS, model.NF4)
-  names = [e.name for e in elements] + ["bf16", "fp16", "e4m3", "ue5m3", "e8m0"]
+  names = [e.name for e in elements] + ["bf16", "fp16", "e4m3", "ue5m3", "e8m0", "e6m2"]
   name = names[index % len(names)]
   element = next((e for e in elements if e.name == name), None)
   scale = next((s for s in model.SCALES if s.name == name), None)
@@ -346,11 +362,16 @@ def any_amax(rng, x):
                          min(real * 3, 3e38), real / 7]))
 
 
+def segment(fmt):
+  """The columns of an outer scale, or 0."""
+  return 0 if fmt.outer in (None, "row") else fmt.outer
+
+
 def quantize_any(variant):
   def make(rng, index):
     v = VARIANTS[variant]
     transform = any_transform(rng, v.all_transforms)
-    rows, cols = any_shape(rng, max(transform.n, v.format.block), v.format.square)
+    rows, cols = any_shape(rng, max(transform.n, v.format.block, segment(v.format)), v.format.square)
     data = KINDS[index % len(KINDS)]
     x = matrix(rng, rows, cols, data, v.format)
     kind, layout = "float", str(rng.choice(["packed", "strided", "transposed"]))
@@ -377,6 +398,8 @@ def ties(rng, index):
 
 
 def compares_errors(v):
+  if v.format.more:
+    return v.name.startswith("if4")  # which of its grids a block has
   rule = model.rule_of(v.rule, v.format)
   return rule.searches or rule.name == "four_over_six"
 
@@ -398,7 +421,8 @@ def knife_edge(rng, index):
 
   def prefers(at):
     movable[:] = at
-    return model.quantize(x, v.format, rule=v.rule, tensor_amax=global_amax).scales[0]
+    q = model.quantize(x, v.format, rule=v.rule, tensor_amax=global_amax)
+    return q.scales[0] if q.grids is None else q.grids[0]
 
   original = movable.copy()
   low, first = np.zeros_like(original), prefers(np.where(keep, f32(0), original))
@@ -434,10 +458,11 @@ def tails(rng, index):
 
 def shards(rng, index):
   """Parts of a whole: rows, columns, both; at places that need all 64 bits of the index; and misplaced ones."""
-  variant = str(rng.choice(["e1m2_f32", "nvfp4", "mxfp4", "nvfp4_square", "mxint4_square", "nvfp4/scale_up"]))
+  variant = str(rng.choice(["e1m2_f32", "nvfp4", "mxfp4", "nvfp4_square", "mxint4_square", "nvfp4/scale_up",
+                            "tetrajet2", "int4_ue5m3_square_32_bf16"]))
   v = VARIANTS[variant]
   transform = any_transform(rng, v.all_transforms)
-  run = max(transform.n, v.format.block)
+  run = max(transform.n, v.format.block, segment(v.format))
   rounding = Rounding("stochastic", any_seed(rng), any_seed(rng))
   total = int(rng.integers(1, 4)) * run + int(rng.integers(0, run + 1))
   total = min(total, 900 // run * run + 1)
@@ -497,12 +522,18 @@ def any_quantized(rng, variant, rows, cols, kind, raw):
     extreme = rng.choice(np.array([0, 1, 0x7F7FFFFF, 0x7FC00000, 0x7F000000, 0x00800000], np.uint32), shape)
     scales = np.where(odd, extreme, scales).astype(np.uint32)
   else:
-    positive = {model.E4M3: 0x7F, model.E8M0: 0xFF}[fmt.scale]
+    positive = {model.E4M3: 0x7F, model.E8M0: 0xFF, model.E6M2: 0xFF}[fmt.scale]
     scales = rng.integers(0, positive, shape).astype(np.uint32)
     if rng.random() < .3:
       scales[rng.random(shape) < .05] = positive
   tensor = f32(np.exp2(rng.uniform(-60, 60))) if fmt.tensor_scale else model.ONE
-  return model.Quantized(fmt, rows, cols, codes, scales, tensor)
+  outer = None
+  if fmt.outer is not None:
+    count = -(-padded // max(fmt.covered(padded), 1))
+    outer = model.bits_of(np.exp2(rng.uniform(-60, 60, (scale_rows, count))).astype(f32))
+  grids = rng.integers(0, len(fmt.more) + 1, shape) if fmt.more else None
+  exponents = [rng.integers(0, 2, (rows, padded // size)).astype(np.uint8) for size in fmt.groups] or None
+  return model.Quantized(fmt, rows, cols, codes, scales, tensor, outer=outer, grids=grids, exponents=exponents)
 
 
 def hadamard(rng, index):
@@ -526,7 +557,8 @@ def raw_dequantize(rng, index):
 
 def casts(rng, index):
   """Any codes and scales of one preset in another, most of them close together."""
-  names = [n for n, f in PRESETS.items() if len(f.element.values) == 16]
+  names = [n for n, f in PRESETS.items() if len(f.element.values) == 16 and not (f.more or f.groups) and
+           f.two_level == f.tensor_scale]
   variant, to = names[index % len(names)], names[index // len(names) % len(names)]
   q = any_quantized(rng, variant, int(rng.integers(0, 12)), int(rng.integers(0, 100)), "", True)
   if q.format.scale is model.E8M0 and index % 3:
@@ -535,7 +567,7 @@ def casts(rng, index):
   def expect():
     out, report = model.cast(q, PRESETS[to])
     return [Field("padded_cols", "bits", np.array([out.padded_cols], np.uint64)), Field("codes", "bits", out.packed()),
-            Field("scales", "bits", scale_bytes(out.format, out.scales)),
+            Field("scales", "bits", out.scale_bytes()),
             Field("tensor_scale", "bits", model.bits_of([out.tensor_scale])),
             Field("report", "bits", np.array(report, np.uint64))]
 
@@ -700,7 +732,8 @@ def families():
     out["quantize/" + name] = (240 if v.all_transforms else 24 if searching else 60, quantize_any(name))
   out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (3 * len(SEARCHES), knife_edge),
               "tails": (len(TAILS), tails), "shards": (240, shards), "bad_amax": (10, bad_amax),
-              "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize), "cast": (243, casts),
+              "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize),
+              "cast": (243, casts),
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),

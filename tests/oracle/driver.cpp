@@ -251,6 +251,22 @@ using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
 using e1m2_f32_square = block_format<fp4<E1M2>, float, square(16)>;
 using mxint4_square = block_format<int4, e8m0, square(32)>;
 using nf4_float = block_format<ufp4::nf4, float, 16>;
+using e2m1_e4m3_row = block_format<fp4<E2M1>, e4m3, 16, ufp4::per_row<float>>;
+using e2m1_e4m3_bf16 = block_format<fp4<E2M1>, e4m3, 16, bf16>;
+template <class... Elements>
+using one_of = ufp4::one_of<Elements...>;
+using int4_of_6 = ufp4::scaled<int4, 6, 7>;
+using e1m2_times_4 = ufp4::scaled<fp4<E1M2>, 4>;
+using pair_float = block_format<one_of<fp4<E1M2>, fp4<E2M1>>, float, 16>;
+using pair_bf16_square = block_format<one_of<int4, ufp4::scaled<fp4<E2M1>, 7, 6>>, bf16, square(16)>;
+using four_e4m3_row = block_format<one_of<fp4<E2M1>, e1m2_times_4, int4_of_6, ufp4::scaled<ufp4::nf4, 6>>, e4m3, 16,
+                                   ufp4::per_row<float>>;
+using pair_ue5m3_two = block_format<one_of<fp4<E2M1>, int4_of_6>, ue5m3, 16, float>;
+using pair_e8m0 = block_format<one_of<fp4<E2M1>, e1m2_times_4>, e8m0, 32>;
+using e2m1_e8m0_groups = block_format<fp4<E2M1>, e8m0, ufp4::grouped(32, 8)>;
+using e1m2_e4m3_groups = block_format<fp4<E1M2>, e4m3, ufp4::grouped(16, 8, 2), float>;
+using e2m1_e6m2 = block_format<fp4<E2M1>, ufp4::e6m2, 16>;
+using int4_ue5m3_square = block_format<int4, ue5m3, square(16), ufp4::per_segment<32, bf16>>;
 using int8_e4m3_two = block_format<ufp4::int8, e4m3, 16, float>;
 using mxint8_square = block_format<ufp4::int8q6, e8m0, square(32)>;
 
@@ -278,80 +294,114 @@ template <class Format>
 constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::is_same_v<Format, ufp4::nvfp4> ||
                                  std::is_same_v<Format, ufp4::mxfp4>;
 
-/// Every preset; with `some_transforms` three of them under all transforms.
+/// choose_grid with an error, as a type.
+template <ufp4::search_error error>
+struct choose_by {};
+template <class Policy>
+Policy policy_of(Policy policy) {
+  return policy;
+}
+template <ufp4::search_error error>
+ufp4::choose_grid policy_of(choose_by<error>) {
+  return {error};
+}
+
+/// Every preset of a list; with `some_transforms` three of them under all transforms.
+template <bool some_transforms, class List>
+constexpr auto variants_of = []<class... Rows>(ufp4::preset_rows<Rows...>) {
+  return std::tuple{
+      variant<typename Rows::format, some_transforms && is_one_of_three<typename Rows::format>>{Rows::name}...};
+}(List{});
 template <bool some_transforms>
 constexpr auto preset_variants =
-    []<class... Rows, class... Wide>(ufp4::preset_rows<Rows...>, ufp4::preset_rows<Wide...>) {
-      return std::tuple{
-          variant<typename Rows::format, some_transforms && is_one_of_three<typename Rows::format>>{Rows::name}...,
-          variant<typename Wide::format>{Wide::name}...};
-    }(ufp4::presets{}, ufp4::wide_presets{});
+    std::tuple_cat(variants_of<some_transforms, ufp4::presets>, variants_of<some_transforms, ufp4::extended_presets>,
+                   variants_of<some_transforms, ufp4::wide_presets>);
 
-constexpr std::tuple variants = std::tuple_cat(
-    preset_variants<true>, std::tuple{
-                               variant<nvfp4_square>{"nvfp4_square"},
-                               variant<e1m2_f32_square>{"e1m2_f32_square"},
-                               variant<mxint4_square>{"mxint4_square"},
-                               variant<e2m1_bf16>{"E2M1_bf16_16"},
-                               variant<e1m2_e4m3>{"E1M2_e4m3_16"},
-                               variant<int4_ue5m3>{"int4_ue5m3_16"},
-                               variant<e3m0_float>{"E3M0_float_16"},
-                               variant<e2m1_ue5m3>{"E2M1_ue5m3_16"},
-                               variant<e2m1_e4m3>{"E2M1_e4m3_16"},
-                               variant<e2m1_ue5m3_two>{"E2M1_ue5m3_16_two"},
-                               variant<e3m0_e4m3_two>{"E3M0_e4m3_16_two"},
-                               variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
-                               variant<e3m0_mx>{"E3M0_e8m0_32"},
-                               variant<nf4_float>{"nf4_float_16"},
-                               variant<int8_e4m3_two>{"int8_e4m3_16_two"},
-                               variant<mxint8_square>{"mxint8_square"},
-                               variant<ufp4::mxint8, false, ufp4::mx_even>{"mxint8/mx_even"},
-                               variant<ufp4::mxint8, false, ufp4::mx_ceil>{"mxint8/mx_ceil"},
-                               variant<int8_e4m3_two, false, ufp4::scale_up>{"int8_e4m3_16_two/scale_up"},
-                               variant<ufp4::int8_f32, false, ufp4::mse_search>{"int8_f32/mse_search"},
-                               variant<ufp4::mxint8, false, ufp4::mse_search>{"mxint8/mse_search"},
-                               variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},
-                               variant<ufp4::mxfp4, false, ufp4::mx_ceil>{"mxfp4/mx_ceil"},
-                               variant<ufp4::mxint4, false, ufp4::mx_even>{"mxint4/mx_even"},
-                               variant<ufp4::mxint4, false, ufp4::mx_ceil>{"mxint4/mx_ceil"},
-                               variant<ufp4::mx_e1m2, false, ufp4::mx_even>{"mx_e1m2/mx_even"},
-                               variant<ufp4::mx_e1m2, false, ufp4::mx_ceil>{"mx_e1m2/mx_ceil"},
-                               variant<e3m0_mx, false, ufp4::mx_even>{"E3M0_e8m0_32/mx_even"},
-                               variant<e3m0_mx, false, ufp4::mx_ceil>{"E3M0_e8m0_32/mx_ceil"},
-                               variant<ufp4::nvfp4, false, ufp4::scale_up>{"nvfp4/scale_up"},
-                               variant<ufp4::nv_e1m2, false, ufp4::scale_up>{"nv_e1m2/scale_up"},
-                               variant<e2m1_bf16, false, ufp4::scale_up>{"E2M1_bf16_16/scale_up"},
-                               variant<e1m2_e4m3, false, ufp4::scale_up>{"E1M2_e4m3_16/scale_up"},
-                               variant<int4_ue5m3, false, ufp4::scale_up>{"int4_ue5m3_16/scale_up"},
-                               variant<e2m1_ue5m3_two, false, ufp4::scale_up>{"E2M1_ue5m3_16_two/scale_up"},
-                               variant<ufp4::nvfp4, false, ufp4::four_over_six>{"nvfp4/four_over_six"},
-                               variant<nvfp4_square, false, ufp4::four_over_six>{"nvfp4_square/four_over_six"},
-                               variant<ufp4::e1m2_f32, false, ufp4::mse_search>{"e1m2_f32/mse_search"},
-                               variant<ufp4::e2m1_f32, false, ufp4::mse_search>{"e2m1_f32/mse_search"},
-                               variant<ufp4::nvfp4, false, ufp4::mse_search>{"nvfp4/mse_search"},
-                               variant<ufp4::nvint4, false, ufp4::mse_search>{"nvint4/mse_search"},
-                               variant<ufp4::mxfp4, false, ufp4::mse_search>{"mxfp4/mse_search"},
-                               variant<ufp4::mx_e1m2, false, ufp4::mse_search>{"mx_e1m2/mse_search"},
-                               variant<e1m2_e4m3, false, ufp4::mse_search>{"E1M2_e4m3_16/mse_search"},
-                               variant<int4_ue5m3, false, ufp4::mse_search>{"int4_ue5m3_16/mse_search"},
-                               variant<nvfp4_square, false, ufp4::mse_search>{"nvfp4_square/mse_search"},
-                               variant<e2m1_bf16, false, ufp4::mse_search>{"E2M1_bf16_16/mse_search"},
-                               variant<nf4_float, false, ufp4::mse_search>{"nf4_float_16/mse_search"},
-                               variant<ufp4::nvfp4, false, ufp4::mae_search>{"nvfp4/mae_search"},
-                               variant<ufp4::mxfp4, false, ufp4::mae_search>{"mxfp4/mae_search"},
-                               variant<ufp4::e2m1_f32, false, ufp4::mae_search>{"e2m1_f32/mae_search"},
-                               variant<nf4_float, false, ufp4::mae_search>{"nf4_float_16/mae_search"},
-                               variant<ufp4::nvfp4, false, four_over_six_mae>{"nvfp4/four_over_six_mae"},
-                               variant<ufp4::nvfp4, false, up_wide_search>{"nvfp4/scale_up_wide_search"},
-                               variant<ufp4::mxint4, false, ceil_mae_wide_search>{"mxint4/mx_ceil_mae_wide_search"},
-                               variant<ufp4::e1m2_f32, false, search_above>{"e1m2_f32/mse_search_above"},
-                               variant<nvfp4_square, false, percentile_of<990>>{"nvfp4_square/percentile"},
-                               variant<ufp4::nvfp4, false, percentile_of<900>>{"nvfp4/percentile"},
-                               variant<ufp4::mxfp4, false, percentile_of<900>>{"mxfp4/percentile"},
-                               variant<ufp4::int4_f32, false, percentile_of<900>>{"int4_f32/percentile"},
-                               variant<e2m1_bf16, false, percentile_of<900>>{"E2M1_bf16_16/percentile"},
-                               variant<ufp4::nvint4, false, percentile_of<940, true>>{"nvint4/percentile_search"},
-                           });
+constexpr std::tuple variants =
+    std::tuple_cat(preset_variants<true>,
+                   std::tuple{
+                       variant<nvfp4_square>{"nvfp4_square"},
+                       variant<e1m2_f32_square>{"e1m2_f32_square"},
+                       variant<mxint4_square>{"mxint4_square"},
+                       variant<e2m1_bf16>{"E2M1_bf16_16"},
+                       variant<e1m2_e4m3>{"E1M2_e4m3_16"},
+                       variant<int4_ue5m3>{"int4_ue5m3_16"},
+                       variant<e3m0_float>{"E3M0_float_16"},
+                       variant<e2m1_ue5m3>{"E2M1_ue5m3_16"},
+                       variant<e2m1_e4m3>{"E2M1_e4m3_16"},
+                       variant<e2m1_ue5m3_two>{"E2M1_ue5m3_16_two"},
+                       variant<e3m0_e4m3_two>{"E3M0_e4m3_16_two"},
+                       variant<e1m2_ue5m3_two>{"E1M2_ue5m3_16_two"},
+                       variant<e3m0_mx>{"E3M0_e8m0_32"},
+                       variant<nf4_float>{"nf4_float_16"},
+                       variant<ufp4::nvint4, false, percentile_of<940, true>>{"nvint4/percentile_search"},
+                       variant<e2m1_bf16, false, percentile_of<900>>{"E2M1_bf16_16/percentile"},
+                       variant<ufp4::int4_f32, false, percentile_of<900>>{"int4_f32/percentile"},
+                       variant<ufp4::mxfp4, false, percentile_of<900>>{"mxfp4/percentile"},
+                       variant<ufp4::nvfp4, false, percentile_of<900>>{"nvfp4/percentile"},
+                       variant<nvfp4_square, false, percentile_of<990>>{"nvfp4_square/percentile"},
+                       variant<ufp4::e1m2_f32, false, search_above>{"e1m2_f32/mse_search_above"},
+                       variant<ufp4::mxint4, false, ceil_mae_wide_search>{"mxint4/mx_ceil_mae_wide_search"},
+                       variant<ufp4::nvfp4, false, up_wide_search>{"nvfp4/scale_up_wide_search"},
+                       variant<ufp4::nvfp4, false, four_over_six_mae>{"nvfp4/four_over_six_mae"},
+                       variant<nf4_float, false, ufp4::mae_search>{"nf4_float_16/mae_search"},
+                       variant<ufp4::e2m1_f32, false, ufp4::mae_search>{"e2m1_f32/mae_search"},
+                       variant<ufp4::mxfp4, false, ufp4::mae_search>{"mxfp4/mae_search"},
+                       variant<ufp4::nvfp4, false, ufp4::mae_search>{"nvfp4/mae_search"},
+                       variant<nf4_float, false, ufp4::mse_search>{"nf4_float_16/mse_search"},
+                       variant<e2m1_bf16, false, ufp4::mse_search>{"E2M1_bf16_16/mse_search"},
+                       variant<ufp4::mxint8, false, ufp4::mse_search>{"mxint8/mse_search"},
+                       variant<ufp4::int8_f32, false, ufp4::mse_search>{"int8_f32/mse_search"},
+                       variant<int8_e4m3_two, false, ufp4::scale_up>{"int8_e4m3_16_two/scale_up"},
+                       variant<ufp4::mxint8, false, ufp4::mx_ceil>{"mxint8/mx_ceil"},
+                       variant<ufp4::mxint8, false, ufp4::mx_even>{"mxint8/mx_even"},
+                       variant<mxint8_square>{"mxint8_square"},
+                       variant<int8_e4m3_two>{"int8_e4m3_16_two"},
+                       variant<e2m1_e4m3_row>{"E2M1_e4m3_16_row"},
+                       variant<e2m1_e4m3_bf16>{"E2M1_e4m3_16_bf16"},
+                       variant<int4_ue5m3_square>{"int4_ue5m3_square_32_bf16"},
+                       variant<e2m1_e8m0_groups>{"e2m1_e8m0_groups"},
+                       variant<e1m2_e4m3_groups>{"e1m2_e4m3_groups"},
+                       variant<e2m1_e6m2>{"e2m1_e6m2"},
+                       variant<ufp4::hif4, false, ufp4::scale_up>{"hif4/scale_up"},
+                       variant<pair_float>{"pair_float"},
+                       variant<pair_bf16_square>{"pair_bf16_square"},
+                       variant<four_e4m3_row>{"four_e4m3_row"},
+                       variant<pair_ue5m3_two>{"pair_ue5m3_two"},
+                       variant<pair_e8m0>{"pair_e8m0"},
+                       variant<pair_e8m0, false, ufp4::mx_ceil>{"pair_e8m0/mx_ceil"},
+                       variant<ufp4::if4, false, ufp4::scale_up>{"if4/scale_up"},
+                       variant<ufp4::if4, false, choose_by<ufp4::search_error::absolute>>{"if4/choose_grid_absolute"},
+                       variant<ufp4::if4, false, choose_by<ufp4::search_error::largest>>{"if4/choose_grid_largest"},
+                       variant<e2m1_e4m3_row, false, ufp4::scale_up>{"E2M1_e4m3_16_row/scale_up"},
+                       variant<ufp4::tetrajet2, false, ufp4::four_over_six>{"tetrajet2/four_over_six"},
+                       variant<ufp4::tetrajet2, false, ufp4::mse_search>{"tetrajet2/mse_search"},
+                       variant<ufp4::mxfp4, false, ufp4::mx_even>{"mxfp4/mx_even"},
+                       variant<ufp4::mxfp4, false, ufp4::mx_ceil>{"mxfp4/mx_ceil"},
+                       variant<ufp4::mxint4, false, ufp4::mx_even>{"mxint4/mx_even"},
+                       variant<ufp4::mxint4, false, ufp4::mx_ceil>{"mxint4/mx_ceil"},
+                       variant<ufp4::mx_e1m2, false, ufp4::mx_even>{"mx_e1m2/mx_even"},
+                       variant<ufp4::mx_e1m2, false, ufp4::mx_ceil>{"mx_e1m2/mx_ceil"},
+                       variant<e3m0_mx, false, ufp4::mx_even>{"E3M0_e8m0_32/mx_even"},
+                       variant<e3m0_mx, false, ufp4::mx_ceil>{"E3M0_e8m0_32/mx_ceil"},
+                       variant<ufp4::nvfp4, false, ufp4::scale_up>{"nvfp4/scale_up"},
+                       variant<ufp4::nv_e1m2, false, ufp4::scale_up>{"nv_e1m2/scale_up"},
+                       variant<e2m1_bf16, false, ufp4::scale_up>{"E2M1_bf16_16/scale_up"},
+                       variant<e1m2_e4m3, false, ufp4::scale_up>{"E1M2_e4m3_16/scale_up"},
+                       variant<int4_ue5m3, false, ufp4::scale_up>{"int4_ue5m3_16/scale_up"},
+                       variant<e2m1_ue5m3_two, false, ufp4::scale_up>{"E2M1_ue5m3_16_two/scale_up"},
+                       variant<ufp4::nvfp4, false, ufp4::four_over_six>{"nvfp4/four_over_six"},
+                       variant<nvfp4_square, false, ufp4::four_over_six>{"nvfp4_square/four_over_six"},
+                       variant<ufp4::e1m2_f32, false, ufp4::mse_search>{"e1m2_f32/mse_search"},
+                       variant<ufp4::e2m1_f32, false, ufp4::mse_search>{"e2m1_f32/mse_search"},
+                       variant<ufp4::nvfp4, false, ufp4::mse_search>{"nvfp4/mse_search"},
+                       variant<ufp4::nvint4, false, ufp4::mse_search>{"nvint4/mse_search"},
+                       variant<ufp4::mxfp4, false, ufp4::mse_search>{"mxfp4/mse_search"},
+                       variant<ufp4::mx_e1m2, false, ufp4::mse_search>{"mx_e1m2/mse_search"},
+                       variant<e1m2_e4m3, false, ufp4::mse_search>{"E1M2_e4m3_16/mse_search"},
+                       variant<int4_ue5m3, false, ufp4::mse_search>{"int4_ue5m3_16/mse_search"},
+                       variant<nvfp4_square, false, ufp4::mse_search>{"nvfp4_square/mse_search"},
+                   });
 
 /// Calls f(entry) for the entry of `table` with that name.
 template <class Table, class Function>
@@ -388,6 +438,7 @@ void run_convert(reader& in, answer& out) {
   if (type == "e4m3") return convert<e4m3>(in, out);
   if (type == "ue5m3") return convert<ue5m3>(in, out);
   if (type == "e8m0") return convert<e8m0>(in, out);
+  if (type == "e6m2") return convert<ufp4::e6m2>(in, out);
   unknown("scalar type", type);
 }
 
@@ -395,7 +446,7 @@ template <class Quantized>
 void add_quantized(answer& out, const Quantized& q, const ufp4::quantize_report& report) {
   out.add(std::array{static_cast<std::uint64_t>(q.padded_cols())});
   out.add(q.codes());
-  out.add(q.scales());
+  out.add(q.scale_bytes());
   out.add(std::array{static_cast<float>(q.tensor_scale())});
   out.add(std::array<std::uint64_t, 3>{report.nonfinite_blocks, report.saturated, report.underflowed_scales});
   auto decoded = float_output(q.rows(), q.cols());
@@ -442,8 +493,8 @@ void quantize_with(const quantize_case& c, const stored<T>& x, answer& out, cons
       const auto q = ufp4::quantize<Format>(x.view(), rounding, policies..., more..., ufp4::count_into{report});
       add_quantized(out, q, report);
     };
-    // Without a tensor scale an amax would be an error; of a two-level shard whose case has none it is the shard's own.
-    if constexpr (Format::two_level) {
+    // Without a tensor scale an amax would be an error; of a shard with one whose case has none it is the shard's own.
+    if constexpr (Format::has_tensor_scale) {
       ufp4::tensor_amax amax{c.amax};
       if (!c.has_amax && c.has_shard) amax = ufp4::amax(x.view(), transform_among(policies...));
       if (c.has_shard) return run(c.place, amax);
@@ -460,8 +511,9 @@ void quantize_variant(variant<Format, all, Rule...>, reader& in, answer& out) {
   with_matrix(in, [&]<class T>(const stored<T>& x) {
     const quantize_case c{in};
     if constexpr (std::is_same_v<T, float>) {
-      with_transform<all>(c.transform,
-                          [&](auto... transform) { quantize_with<Format, all>(c, x, out, transform..., Rule{}...); });
+      with_transform<all>(c.transform, [&](auto... transform) {
+        quantize_with<Format, all>(c, x, out, transform..., policy_of(Rule{})...);
+      });
     } else if constexpr (all) {
       quantize_with<Format, all>(c, x, out, Rule{}...);
     } else {
@@ -508,25 +560,25 @@ void run_hadamard(reader& in, answer& out) {
 /// A quantized operand as its bytes lie in the case.
 template <class Format>
 struct stored_quantized {
-  using scale = typename Format::scale_type;
   std::vector<std::uint8_t> codes;
-  std::vector<scale> scales;
+  std::string_view scale_data;
+  std::vector<std::uint32_t> scales;  ///< aligned as every scale type
   float tensor_scale;
   std::size_t rows, cols;
 
   explicit stored_quantized(reader& in)
       : codes{in.array<std::uint8_t>()},
-        scales(read_scales(in.bytes())),
+        scale_data{in.bytes()},
+        scales(scale_data.size() / 4 + 1),
         tensor_scale{in.array<float>().at(0)},
         rows{in.size()},
-        cols{in.size()} {}
-  ufp4::quantized_view<Format> view() const { return {codes, scales, tensor_scale, rows, cols}; }
-
- private:
-  static std::vector<scale> read_scales(std::string_view raw) {
-    std::vector<scale> v(raw.size() / sizeof(scale));
-    if (!v.empty()) std::memcpy(static_cast<void*>(v.data()), raw.data(), raw.size());
-    return v;
+        cols{in.size()} {
+    std::memcpy(scales.data(), scale_data.data(), scale_data.size());
+  }
+  ufp4::quantized_view<Format> view() const {
+    const auto bytes = std::as_bytes(std::span(scales)).first(scale_data.size());
+    return ufp4::quantized_view<Format>(
+        ufp4::any_quantized_view(ufp4::spec_of<Format>, codes, bytes, tensor_scale, rows, cols));
   }
 };
 
@@ -607,6 +659,11 @@ constexpr std::tuple pairings{
     pairing<ufp4::mxint4, ufp4::mx_e1m2>{"mxint4", "mx_e1m2"},
     pairing<nf4_float, nf4_float>{"nf4_float_16", "nf4_float_16"},
     pairing<ufp4::e1m2_f32, nf4_float>{"e1m2_f32", "nf4_float_16"},
+    pairing<ufp4::tetrajet2, ufp4::tetrajet2>{"tetrajet2", "tetrajet2"},
+    pairing<ufp4::nvfp4, e2m1_e4m3_row>{"nvfp4", "E2M1_e4m3_16_row"},
+    pairing<ufp4::if4, ufp4::if4>{"if4", "if4"},
+    pairing<ufp4::hif4, ufp4::hif4>{"hif4", "hif4"},
+    pairing<ufp4::nvfp4, ufp4::if4>{"nvfp4", "if4"},
     pairing<ufp4::int8_f32, ufp4::nvfp4>{"int8_f32", "nvfp4"},
     pairing<ufp4::mxint8, ufp4::mxfp4>{"mxint8", "mxfp4"},
     pairing<ufp4::mxint8, ufp4::mxint8>{"mxint8", "mxint8"},
@@ -644,9 +701,10 @@ void run_gemm(reader& in, answer& out) {
   if (!found) unknown("pair of formats", std::string(left) + " and " + std::string(right));
 }
 
-constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
-                                        variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::nvint4>{"nvint4"},
-                                        variant<nf4_float>{"nf4_float_16"},  variant<ufp4::int8_f32>{"int8_f32"}};
+constexpr std::tuple plain_left_formats{
+    variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},      variant<ufp4::mxfp4>{"mxfp4"},
+    variant<ufp4::nvint4>{"nvint4"},     variant<nf4_float>{"nf4_float_16"}, variant<ufp4::tetrajet2>{"tetrajet2"},
+    variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"},        variant<ufp4::int8_f32>{"int8_f32"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());
@@ -724,8 +782,8 @@ void run_linear(reader& in, answer& out) {
 
 void run_measure(reader& in, answer& out) {
   constexpr std::tuple measured{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::e2m1_f32>{"e2m1_f32"},
-                                variant<ufp4::nvfp4>{"nvfp4"}, variant<ufp4::mxfp4>{"mxfp4"},
-                                variant<ufp4::int4_f32>{"int4_f32"}};
+                                variant<ufp4::nvfp4>{"nvfp4"},       variant<ufp4::mxfp4>{"mxfp4"},
+                                variant<ufp4::int4_f32>{"int4_f32"}, variant<ufp4::tetrajet2>{"tetrajet2"}};
   with_named(measured, in.bytes(), [&]<class Format>(variant<Format>) {
     const auto x = float_matrix(in);
     const transform_case transform{in};

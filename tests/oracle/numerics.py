@@ -308,12 +308,34 @@ class E8m0Scale:
     return np.where(code == 0xFF, np.nan, np.exp2(code - 127.)).astype(np.float32)
 
 
+class E6m2Scale:
+  """2^-48 .. 49152 in steps of a quarter of a binade; no zero."""
+  name, bytes, nan = "e6m2", 1, 0xFF
+  finite = np.array([np.exp2(c >> 2) / 2.0**48 * (1 + (c & 3) / 4) for c in range(255)], np.float32)
+  middle = (finite[:-1].astype(np.float64) + finite[1:].astype(np.float64)) / 2
+  largest = finite[-1]
+
+  def encode(self, x):
+    a = np.where(np.isnan(x) | (signbit(x) != 0), f32(0), x).astype(np.float64)
+    code = np.searchsorted(self.middle, a, side="left")
+    tie = (code < 254) & (self.middle[np.minimum(code, 253)] == a)
+    code = (code + (tie & (code % 2 == 1))).astype(np.uint32)
+    return np.where(np.isnan(x), np.uint32(0xFF), code)
+
+  def encode_up(self, x):  # x >= 0
+    return np.minimum(np.searchsorted(self.finite, x, side="left"), 254).astype(np.uint32)
+
+  def decode(self, code):
+    return np.append(self.finite, f32(np.nan))[np.asarray(code, np.uint32) & np.uint32(0xFF)]
+
+
 FLOAT = FloatScale()
 BF16 = Bf16Scale()
 E4M3 = MinifloatScale("e4m3", 4, 7, True)
 UE5M3 = MinifloatScale("ue5m3", 5, 15, False)
 E8M0 = E8m0Scale()
-SCALES = (FLOAT, BF16, E4M3, UE5M3, E8M0)
+E6M2 = E6m2Scale()
+SCALES = (FLOAT, BF16, E4M3, UE5M3, E8M0, E6M2)
 
 
 BF16_OVERFLOW = float_of([0x7F7F8000])[0]  # half-way between the largest finite bf16 and 2^128, a tie that goes up
@@ -401,6 +423,33 @@ class Format:
   block: int
   tensor_scale: bool = False
   square: bool = False
+  more: tuple = ()          # further grids: (element, factor)
+  groups: tuple = ()        # columns that share a one-bit exponent, level by level
+  outer: object = None      # an outer scale for each "row", or for so many columns; None: the tensor scale, or none
+  outer_type: object = None  # its scale type, for a tensor scale too; None: FLOAT
+
+  @property
+  def two_level(self):
+    return self.tensor_scale or self.outer is not None
+
+  def grid(self, g):
+    return self.element if g == 0 else self.more[g - 1][0]
+
+  def factor(self, g):
+    return ONE if g == 0 else f32(self.more[g - 1][1])
+
+  @property
+  def sign_has_grid(self):
+    """Whether the number of a block's grid is in the sign bit of its scale; otherwise in a byte of its own."""
+    return len(self.more) == 1 and self.scale.name in ("float", "bf16", "e4m3")
+
+  @property
+  def strip_rows(self):
+    return self.block if self.square else 1
+
+  def covered(self, padded):
+    """Columns that an outer scale covers."""
+    return padded if self.outer == "row" else self.outer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -428,10 +477,47 @@ class Quantized:
   transform: Transform = IDENTITY
   report: Report = None
   transformed: np.ndarray = None
+  outer: np.ndarray = None  # strips x outer scales of a strip, bits
+  grids: np.ndarray = None  # the number of every block's grid, where the format has several; scales is without it
+  exponents: list = None    # for each level of one-bit exponents: rows x groups, 0 or 1
 
   @property
   def padded_cols(self):
     return self.codes.shape[1]
+
+  def scale_bytes(self):
+    """All bytes of scales, in their canonical order."""
+    width = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+    size, scales = self.format.scale.bytes, self.scales.astype(np.uint32)
+    if self.grids is not None:
+      at = 8 * size - 1 if self.format.sign_has_grid else 8 * size
+      scales, size = scales | (self.grids.astype(np.uint32) << np.uint32(at)), size + (not self.format.sign_has_grid)
+    if self.exponents is not None:
+      at = 8
+      for e in self.exponents:
+        each = e.reshape(*scales.shape, e.shape[1] // max(scales.shape[1], 1)).astype(np.uint32)
+        for i in range(each.shape[2]):
+          scales = scales | each[:, :, i] << np.uint32(at + i)
+        at += each.shape[2]
+      size = 2 if at <= 16 else 4
+    rows = np.ascontiguousarray(scales.astype(width[size]))
+    if self.outer is None:
+      return rows.view(np.uint8).ravel()
+    size = (self.format.outer_type or FLOAT).bytes
+    rows = rows.view(np.uint8).reshape(rows.shape[0], rows.shape[1] * rows.itemsize)
+    blocks = np.zeros((rows.shape[0], round_up(rows.shape[1], size)), np.uint8)
+    blocks[:, : rows.shape[1]] = rows
+    outer = np.ascontiguousarray(self.outer.astype(width[size])).view(np.uint8)
+    outer = outer.reshape(rows.shape[0], self.outer.shape[1] * size)
+    return np.concatenate([blocks, outer], axis=1).ravel()
+
+  def block_outer(self):
+    """float32 outer scale of every scale of self.scales."""
+    if self.outer is None:
+      return np.full(self.scales.shape, self.tensor_scale, np.float32)
+    values = (self.format.outer_type or FLOAT).decode(self.outer)
+    column = np.arange(self.scales.shape[1]) * self.format.block
+    return values[:, column // max(self.format.covered(self.padded_cols), 1)]
 
   def packed(self):
     if getattr(self.format.element, "bits", 4) == 8:
@@ -439,12 +525,38 @@ class Quantized:
     return (self.codes[:, 0::2] | (self.codes[:, 1::2] << np.uint8(4))).astype(np.uint8)
 
   def row_scales(self):
-    """float32 block scale of every row and block, without the tensor scale."""
+    """float32 block scale of every row and block: without the tensor scale, but with other outer scales."""
     s = self.format.scale.decode(self.scales)
+    if self.grids is not None:
+      s = s * np.array([self.format.factor(g) for g in range(len(self.format.more) + 1)], np.float32)[self.grids]
+    if self.outer is not None:
+      s = s * self.block_outer()
     return np.repeat(s, self.format.block, axis=0)[: self.rows] if self.format.square else s
 
   def values(self):
-    return self.format.element.values[self.codes]
+    """Of the codes on the grids of their blocks, without factors; times two to their one-bit exponents."""
+    if self.exponents is not None:
+      v = self.format.element.values[self.codes]
+      for e, size in zip(self.exponents, self.format.groups):
+        v = v * np.repeat(np.exp2(e.astype(np.float32)), size, axis=1)
+      return v.astype(np.float32)
+    if self.grids is None:
+      return self.format.element.values[self.codes]
+    rows = np.repeat(self.grids, self.format.strip_rows, axis=0)[: self.rows]
+    of_code = np.repeat(rows, self.format.block, axis=1)
+    tables = np.stack([self.format.grid(g).values for g in range(len(self.format.more) + 1)])
+    return tables[of_code, self.codes]
+
+  @property
+  def exact_products(self):
+    if self.grids is None:
+      return self.format.element.exact_products
+    grids = [self.format.grid(g) for g in range(len(self.format.more) + 1)]
+    if not all(g.exact_products for g in grids):
+      return False
+    values = np.concatenate([g.values for g in grids]).astype(np.float64)
+    unit = next(2.0**k for k in range(20, -150, -1) if (values % 2.0**k == 0).all())
+    return bool(np.abs(values / unit).max() <= 181)
 
 
 class InvalidArgument(Exception):
@@ -452,56 +564,73 @@ class InvalidArgument(Exception):
 
 
 class BlockScaler:
-  """What turns a scale code into scaled values, per block format: the part all scale rules and searches share."""
+  """What turns a scale code into scaled values, per block format: the part all scale rules and searches share.
+  outer_amax: of what each block's outer scale covers, an array."""
 
-  def __init__(self, fmt, global_amax, four_over_six):
+  def __init__(self, fmt, outer_amax, four_over_six, grid=0):
     self.fmt = fmt
-    self.tensor_scale = ONE
-    if fmt.tensor_scale:
+    self.T = ONE
+    self.element, self.factor = fmt.grid(grid), fmt.factor(grid)
+    Q = [f32(fmt.grid(g).qmax * fmt.factor(g)) * f32(2**len(fmt.groups)) for g in range(len(fmt.more) + 1)]
+    self.Q = Q[grid]
+    if fmt.two_level:
+      amax = np.asarray(outer_amax, np.float32)
       largest = f32(256) if four_over_six else f32(fmt.scale.largest)
-      self.S = np.minimum(f32(largest * fmt.element.qmax) / f32(global_amax), FLT_MAX) if global_amax > 0 else ONE
-      self.tensor_scale = f32(ONE / self.S)
+      self.S = np.minimum(f32(largest * min(Q)) / np.where(amax > 0, amax, ONE), FLT_MAX)
+      self.S = np.where(amax > 0, self.S, ONE).astype(np.float32)
+      self.T = (ONE / self.S).astype(np.float32)
+      if fmt.outer_type is BF16:
+        self.T = BF16.decode(BF16.encode(self.T))
+        self.S = np.minimum(ONE / self.T, FLT_MAX).astype(np.float32)
 
   def argument(self, amax):
     """What Scale(.) is applied to."""
-    if self.fmt.tensor_scale:
-      return amax * f32(self.S * f32(ONE / self.fmt.element.qmax))
-    return amax / self.fmt.element.qmax
+    if self.fmt.two_level:
+      return amax * (self.S * f32(ONE / self.Q)).astype(np.float32)
+    return amax / self.Q
 
   def effective(self, code):
-    s = self.fmt.scale.decode(code)
-    return s * self.tensor_scale if self.fmt.tensor_scale else s
+    s = self.fmt.scale.decode(code) * self.factor
+    return s * self.T if self.fmt.two_level else s
 
   def scaled(self, x, code):
     """x: blocks x elements."""
-    if self.fmt.tensor_scale:
-      return x * np.minimum(ONE / self.effective(code), FLT_MAX)[:, None]
-    if self.fmt.scale is E8M0:
-      return x * np.exp2(127. - code.astype(np.float64)).astype(np.float32)[:, None]
-    return x / self.fmt.scale.decode(code)[:, None]
+    s = self.fmt.scale.decode(code)
+    if self.fmt.two_level:
+      t = x * np.minimum(ONE / (s * self.T), FLT_MAX)[:, None]
+    elif self.fmt.scale is E8M0:
+      t = x * np.exp2(127. - code.astype(np.float64)).astype(np.float32)[:, None]
+    else:
+      t = x / s[:, None]
+    return t * f32(ONE / self.factor)
 
   def zero(self, code):
     return self.fmt.scale.decode(code) == 0
 
-  def error(self, x, code, absolute=False):
-    """Error of a block at nearest_even codes, summed in index order: squares by fma, or magnitudes."""
-    codes = round_element(self.scaled(x, code), self.fmt.element)
-    codes[self.zero(code)] = self.fmt.element.zero
-    d = x - self.fmt.element.values[codes] * self.effective(code)[:, None]
+  def error(self, x, code, measure="squared"):
+    """Error of a block at nearest_even codes, in index order."""
+    codes = round_element(self.scaled(x, code), self.element)
+    codes[self.zero(code)] = self.element.zero
+    d = x - self.element.values[codes] * self.effective(code)[:, None]
     err = np.zeros(len(x), np.float32)
     for i in range(x.shape[1]):
-      err = err + np.abs(d[:, i]) if absolute else fma(d[:, i], d[:, i], err)
+      m = np.abs(d[:, i])
+      err = fma(d[:, i], d[:, i], err) if measure == "squared" else err + m if measure == "absolute" else np.where(
+          m > err, m, err)
     return err
 
 
-def mx_exponent(amax, element, rule):
+def mx_exponent(amax, Q, rule):
+  top = int(np.floor(np.log2(float(Q))))
+  most = float(Q) / 2.0**top  # Q = most * 2^top, in [1, 2)
+  mantissa = next(m for m in range(24) if most * 2**m % 1 == 0)
   fraction, exponent = np.frexp(np.where(amax > 0, amax, f32(1)).astype(np.float64))
   fraction, exponent = fraction * 2, exponent.astype(np.int64) - 1  # amax = fraction * 2^exponent, fraction in [1, 2)
   if rule == "mx_even":
-    exponent = exponent + (np.rint(fraction * 2**element.mantissa) == 2**(element.mantissa + 1))
+    exponent = exponent + (np.rint(fraction * 2**mantissa) == 2**(mantissa + 1))
   elif rule == "mx_ceil":
-    exponent = exponent + (fraction > 2 - 2.0**-element.mantissa)
-  return np.clip(exponent - element.exponent, -127, 127 - element.exponent)
+    exponent = exponent + (fraction > most)
+  return np.clip(exponent - top, -127, 127 - top)
 
 
 def default_rule(fmt):
@@ -517,12 +646,15 @@ class Rule:
   below: int = None        # the window of a search; None: by the scale type
   above: int = None
   per_mille: int = 1000    # of percentile
+  grids: str = "squared"   # what decides which of several grids a block has
 
 
 def rule_of(rule, fmt):
   """A Rule from one, from a name, or the default of the format."""
   if isinstance(rule, Rule):
     return rule
+  if rule and rule.startswith("choose_grid_"):
+    return Rule(default_rule(fmt), grids=rule[len("choose_grid_"):])
   if rule in ("mse_search", "mae_search"):
     return Rule(default_rule(fmt), searches=True, absolute=rule == "mae_search")
   return Rule(rule or default_rule(fmt))
@@ -547,11 +679,12 @@ def rule_scales(x, amax, scaler, rule):
   if rule.name == "percentile":
     return rule_scales(x, percentiles(x, amax, rule.per_mille), scaler, Rule(default_rule(fmt)))
   if rule.name in ("mx_floor", "mx_even", "mx_ceil"):
-    return np.where(amax > 0, mx_exponent(amax, fmt.element, rule.name) + 127, 0).astype(np.uint32)
+    return np.where(amax > 0, mx_exponent(amax, scaler.Q, rule.name) + 127, 0).astype(np.uint32)
   u = scaler.argument(amax)
   if rule.name == "four_over_six":
     s6, s4 = fmt.scale.encode(u), fmt.scale.encode(f32(1.5) * u)
-    return np.where(scaler.error(x, s4, rule.absolute) < scaler.error(x, s6, rule.absolute), s4, s6)
+    measure = "absolute" if rule.absolute else "squared"
+    return np.where(scaler.error(x, s4, measure) < scaler.error(x, s6, measure), s4, s6)
   return fmt.scale.encode_up(u) if rule.name == "scale_up" else fmt.scale.encode(u)
 
 
@@ -574,13 +707,17 @@ def choose_scales(x, amax, scaler, rule):
   best, best_err = np.zeros(code.shape, np.uint32), np.zeros(code.shape, np.float32)
   chosen = np.zeros(code.shape, bool)
   for c, v in zip(candidates, valid):
-    err = scaler.error(x, c, rule.absolute)
+    err = scaler.error(x, c, "absolute" if rule.absolute else "squared")
     take = v & (~chosen | (err < best_err))
     best, best_err, chosen = np.where(take, c, best), np.where(take, err, best_err), chosen | v
   return best
 
 
-def check_shard(shard, run, cols):
+def check_shard(shard, run, cols, fmt):
+  if fmt.outer == "row" and cols != shard.total_cols:
+    raise InvalidArgument("cols")
+  if fmt.outer not in (None, "row"):
+    run = max(run, fmt.outer)
   if shard.first_col % run:
     raise InvalidArgument("shard.first_col")
   if shard.first_col + cols > shard.total_cols:
@@ -609,42 +746,86 @@ def from_blocks(blocks, fmt, rows, cols):
   return blocks.reshape(down, across, b, b).transpose(0, 2, 1, 3).reshape(down * b, cols)[:rows]
 
 
+def take_exponents(t, fmt):
+  """(t divided by two to its exponents, the exponents of each level: blocks x groups)."""
+  top = int(np.floor(np.log2(float(fmt.element.qmax))))
+  out = []
+  for level, size in enumerate(fmt.groups):
+    groups = np.abs(t).reshape(len(t), t.shape[1] // size, size).max(axis=2, initial=f32(0))
+    e = groups >= 2.0**(top + len(fmt.groups) - level)
+    t = t * np.repeat(np.where(e, f32(.5), ONE), size, axis=1)
+    out.append(e.astype(np.uint8))
+  return t, out
+
+
+def largest_finite(x):
+  return np.max(np.abs(x), initial=f32(0), where=np.isfinite(x))
+
+
 def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tensor_amax=None, shard=None):
   x = np.asarray(x, np.float32)
   rows, cols = x.shape
   run = max(transform.n, fmt.block)
   if shard is not None:
-    check_shard(shard, run, cols)
+    check_shard(shard, run, cols, fmt)
   if fmt.tensor_scale and tensor_amax is not None and not (np.isfinite(tensor_amax) and tensor_amax >= 0):
     raise InvalidArgument("tensor_amax")
   padded = np.zeros((rows, round_up(cols, run)), np.float32)
   padded[:, :cols] = x
   y = forward(padded, transform)
 
-  finite = np.isfinite(y)
-  global_amax = f32(tensor_amax) if tensor_amax is not None else np.max(np.abs(y), initial=f32(0), where=finite)
   rule = rule_of(rule, fmt)
-  scaler = BlockScaler(fmt, global_amax, rule.name == "four_over_six")
+  scale_rows = round_up(rows, fmt.strip_rows) // fmt.strip_rows
+  outer_amax = f32(tensor_amax) if tensor_amax is not None else largest_finite(y)
+  blocks_outer, outer = outer_amax, None
+  if fmt.outer is not None:
+    covered = fmt.covered(y.shape[1])
+    starts = range(0, y.shape[1], covered) if y.shape[1] else []
+    outer_amax = np.array([[largest_finite(y[i * fmt.strip_rows:(i + 1) * fmt.strip_rows, k:k + covered])
+                            for k in starts] for i in range(scale_rows)], np.float32).reshape(scale_rows, len(starts))
+    outer = (fmt.outer_type or FLOAT).encode(BlockScaler(fmt, outer_amax, rule.name == "four_over_six").T)
+    column = np.arange(0, y.shape[1], fmt.block)
+    blocks_outer = outer_amax[:, column // max(covered, 1)].ravel()
   blocks = to_blocks(y, fmt)
   bad = ~np.isfinite(blocks).all(axis=1)
   blocks = np.where(bad[:, None], f32(0), blocks)
   amax = np.abs(blocks).max(axis=1, initial=f32(0))
-  scale = choose_scales(blocks, amax, scaler, rule)
+  scalers = [BlockScaler(fmt, blocks_outer, rule.name == "four_over_six", g) for g in range(len(fmt.more) + 1)]
+  scales = [choose_scales(blocks, amax, s, rule).astype(np.uint32) for s in scalers]
+  grid = np.zeros(len(blocks), np.int64)
+  if fmt.more:
+    least = scalers[0].error(blocks, scales[0], rule.grids)
+    for g in range(1, len(scalers)):
+      err = scalers[g].error(blocks, scales[g], rule.grids)
+      grid, least = np.where(err < least, g, grid), np.where(err < least, err, least)
 
   total = round_up(shard.total_cols, run) if shard else y.shape[1]
   row0, col0 = (shard.first_row, shard.first_col) if shard else (0, 0)
   first = (np.arange(rows, dtype=np.uint64) + np.uint64(row0)) * np.uint64(total) + np.uint64(col0)
   index = to_blocks(first[:, None] + np.arange(y.shape[1], dtype=np.uint64)[None], fmt)
-  scaled = scaler.scaled(blocks, scale)
-  codes = round_element(scaled, fmt.element, rounding, index)
-  dead = scaler.zero(scale) | bad | (amax == 0 if fmt.scale is E8M0 else False)
-  codes[dead] = fmt.element.zero
-  beyond = (np.abs(scaled) > fmt.element.qmax) & ~dead[:, None]
-  report = Report(int(bad.sum()), int(beyond.sum()), int((scaler.zero(scale) & (amax > 0) & ~bad).sum()))
+  grid[bad] = 0
+  scale, codes = np.zeros(len(blocks), np.uint32), np.zeros(blocks.shape, np.uint8)
+  report = Report(int(bad.sum()))
+  exponents = None
+  for g, (scaler, of_grid) in enumerate(zip(scalers, scales)):
+    scaled = scaler.scaled(blocks, of_grid)
+    if fmt.groups:
+      idle = scaler.zero(of_grid) | bad | (amax == 0)
+      scaled, exponents = take_exponents(np.where(idle[:, None], f32(0), scaled), fmt)
+    on_grid = round_element(scaled, scaler.element, rounding, index)
+    dead = scaler.zero(of_grid) | bad | (amax == 0 if fmt.scale in (E8M0, E6M2) else False)
+    on_grid[dead] = scaler.element.zero
+    chosen = grid == g
+    codes, scale = np.where(chosen[:, None], on_grid, codes), np.where(chosen, of_grid, scale)
+    beyond = (np.abs(scaled) > scaler.element.qmax) & ~dead[:, None] & chosen[:, None]
+    report.saturated += int(beyond.sum())
+    report.underflowed_scales += int((scaler.zero(of_grid) & (amax > 0) & ~bad & chosen).sum())
   scale = np.where(bad, np.uint32(fmt.scale.nan), scale).astype(np.uint32)
-  scale_rows = round_up(rows, fmt.block) // fmt.block if fmt.square else rows
-  return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]),
-                   scale.reshape(scale_rows, y.shape[1] // fmt.block), scaler.tensor_scale, transform, report, y)
+  tensor_scale = f32(scalers[0].T) if fmt.tensor_scale else ONE
+  shape = (scale_rows, y.shape[1] // fmt.block)
+  return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]), scale.reshape(shape), tensor_scale,
+                   transform, report, y, outer, grid.reshape(shape) if fmt.more else None,
+                   [e.reshape(rows, y.shape[1] // n) for e, n in zip(exponents, fmt.groups)] if fmt.groups else None)
 
 
 def cast(q, to):
@@ -657,10 +838,11 @@ def cast(q, to):
   codes = np.full((q.rows, cols), q.format.element.zero, q.codes.dtype)
   codes[:, :kept] = q.codes[:, :kept]
   e = np.zeros((q.rows, cols), np.float32)
-  e[:, :kept] = np.repeat(q.row_scales() * (q.tensor_scale if q.format.tensor_scale else ONE), q.format.block, 1)[:, :kept]
+  effective = q.row_scales() * (q.tensor_scale if q.format.tensor_scale else ONE)
+  e[:, :kept] = np.repeat(effective, q.format.block, 1)[:, :kept]
   scaler = BlockScaler(to, f32(0), False)
-  scaler.tensor_scale = cast_tensor_scale(q, to, q.row_scales(), ratio)
-  scaler.S = np.minimum(ONE / scaler.tensor_scale, FLT_MAX)
+  scaler.T = cast_tensor_scale(q, to, q.row_scales(), ratio)
+  scaler.S = np.minimum(ONE / scaler.T, FLT_MAX)
 
   decoded, wanted = grid[codes] * e, grid[codes] * ratio
   match = wanted[..., None] == new
@@ -671,8 +853,8 @@ def cast(q, to):
   counts = blocks((grid[codes] != 0) & (e != 0))
   top = np.where(counts, blocks(e), f32(0)).max(1, initial=f32(0))
   w = top / ratio
-  scale = to.scale.encode(w / scaler.tensor_scale if to.tensor_scale else w)
-  direct = (to.scale.decode(scale) * scaler.tensor_scale == w) & (w * ratio == top)
+  scale = to.scale.encode(w / scaler.T if to.tensor_scale else w)
+  direct = (to.scale.decode(scale) * scaler.T == w) & (w * ratio == top)
   direct &= (~counts | (blocks(e) == top[:, None]) & blocks(match.any(-1))).all(1)
   scale = np.where(top == 0, np.uint32(0), scale)
   direct |= top == 0
@@ -686,7 +868,7 @@ def cast(q, to):
   scale = np.where(bad | infinite, np.uint32(to.scale.nan), np.where(direct, scale, again)).astype(np.uint32)
   out_codes = np.where((bad | infinite)[:, None], to.element.zero, np.where(direct[:, None], blocks(mapped), other))
   out = Quantized(to, q.rows, q.cols, out_codes.reshape(q.rows, cols).astype(q.codes.dtype),
-                  scale.reshape(q.rows, cols // to.block), scaler.tensor_scale if to.tensor_scale else ONE, q.transform,
+                  scale.reshape(q.rows, cols // to.block), scaler.T if to.tensor_scale else ONE, q.transform,
                   None, None)
   got = blocks(dequantize_padded(out))
   differ = np.where(bad[:, None], ~np.isnan(blocks(decoded)), got != blocks(decoded))
@@ -752,7 +934,7 @@ def exact_blocks(a, b, alpha=1, beta=0, c=None):
   block = a.format.block
   va, vb = a.values(), b.values()
   sa, sb = a.row_scales(), b.row_scales()
-  exact = a.format.element.exact_products and b.format.element.exact_products
+  exact = a.exact_products and b.exact_products
   acc = np.zeros((a.rows, b.rows), np.float32)
   for k in range(a.padded_cols // block):
     at = slice(k * block, (k + 1) * block)
@@ -819,7 +1001,10 @@ PRESETS = {f.name: f for f in (
     Format("e1m2_f32", E1M2, FLOAT, 16), Format("int4_f32", INT4, FLOAT, 16), Format("e2m1_f32", E2M1, FLOAT, 16),
     Format("nvfp4", E2M1, E4M3, 16, True), Format("nv_e1m2", E1M2, E4M3, 16, True),
     Format("nvint4", INT4, E4M3, 16, True), Format("mxfp4", E2M1, E8M0, 32), Format("mx_e1m2", E1M2, E8M0, 32),
-    Format("mxint4", INT4, E8M0, 32), Format("int8_f32", INT8, FLOAT, 16), Format("mxint8", INT8Q6, E8M0, 32))}
+    Format("mxint4", INT4, E8M0, 32), Format("tetrajet2", E2M1, E4M3, 16, outer=128),
+    Format("if4", E2M1, E4M3, 16, True, more=((INT4, f32(6) / f32(7)),)),
+    Format("hif4", E1M2, E6M2, 64, groups=(8, 4)), Format("int8_f32", INT8, FLOAT, 16),
+    Format("mxint8", INT8Q6, E8M0, 32))}
 GEMMS = ("fprop", "dgrad", "wgrad")
 
 

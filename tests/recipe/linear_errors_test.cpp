@@ -264,8 +264,8 @@ TEST_CASE("a recipe with an invalid format, transform, rounding or mode is rejec
   for (const scale_kind scale : {scale_kind::f32, scale_kind::bf16, scale_kind::e8m0})
     CHECK(edited([&](operand_policy& o) {
             o.format.scale = scale;
-            o.format.two_level = true;
-          }) == x + "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
+            o.format.outer = outer_scale::per_tensor();
+          }) == x + "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
   for (const bool quantized : {true, false})
     for (const auto kind : {recipe::transform_choice::kind::random, recipe::transform_choice::kind::given})
       CHECK(edited([&](operand_policy& o) {

@@ -228,7 +228,8 @@ TEST_CASE("without a token_shard a split batch gets other random bits, and other
     exchange unused;
     const results whole = run({}, r.recipe, part_of(dense, 0, microbatches), placed::no, unused);
     const results parts = split({}, r.recipe, dense, 2, placed::no);
-    const bool quantized = r.recipe.fprop.left.quantized, two_level = quantized && r.recipe.fprop.left.format.two_level;
+    const bool quantized = r.recipe.fprop.left.quantized,
+               two_level = quantized && r.recipe.fprop.left.format.two_level();
     CHECK(same_bits(parts.y, whole.y) == !two_level);
     CHECK(same_bits(parts.dx, whole.dx) == !quantized);
     CHECK(same_bits(parts.dw, whole.dw) == !quantized);

@@ -165,7 +165,7 @@ TEST_CASE("a saved activation outlives its source, moves, and holds four bits an
       linear_forward(now, l.x.view(), l.w.view(), y.view(), {.saved = &saved});
       CHECK(saved.parts() == 1);
       CHECK(saved.bytes() ==
-            (r.operand(5).quantized ? 32 * 48 / 2 + 32 * 3 * (r.operand(5).format.two_level ? 1 : 4) : 32 * 48 * 2));
+            (r.operand(5).quantized ? 32 * 48 / 2 + 32 * 3 * (r.operand(5).format.two_level() ? 1 : 4) : 32 * 48 * 2));
       kept = std::move(saved);
     }
     for (float& v : l.x.data) v = NAN;

@@ -34,6 +34,13 @@ using presets = preset_types<ufp4::presets>::all;
 using one_level_presets = preset_types<ufp4::presets>::one_level;
 using two_level_presets = preset_types<ufp4::presets>::two_level;
 
+/// Calls visit(preset_row<...>{}) for every preset that CPU operations have.
+template <class Visit>
+void for_each_cpu_preset(Visit&& visit) {
+  ufp4::for_each_preset(visit);
+  ufp4::for_each_extended_preset(visit);
+}
+
 /// Every preset, then More.
 template <class... More>
 using presets_and = joined<presets, std::tuple<More...>>;

@@ -288,8 +288,7 @@ struct format {
 template <class F>
 format format_of() {
   return {grid_of<typename F::element_type>(), scale_kind_of<typename F::scale_type>(),
-          static_cast<std::size_t>(F::block.rows), static_cast<std::size_t>(F::block.cols),
-          !std::is_void_v<typename F::tensor_scale_type>};
+          static_cast<std::size_t>(F::block.rows), static_cast<std::size_t>(F::block.cols), F::two_level};
 }
 
 enum class rule { by_format, up, mx_floor, mx_even, mx_ceil, four_over_six };

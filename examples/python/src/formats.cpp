@@ -108,7 +108,7 @@ void bind_format(nb::module_& m) {
           "block", [](const format_spec& f) { return std::tuple(f.block.rows, f.block.cols); },
           "Rows and columns of a block. The columns extend along the contraction axis.")
       .def_prop_ro(
-          "has_tensor_scale", [](const format_spec& f) { return f.two_level; },
+          "has_tensor_scale", [](const format_spec& f) { return f.has_tensor_scale(); },
           "Whether a float32 scale of the whole matrix multiplies the block scales.")
       .def_prop_ro("bits", &bits_of, "Bits of an element with its share of the block scale.")
       .def(
@@ -130,7 +130,8 @@ void bind_format(nb::module_& m) {
           "__getstate__",
           [](const format_spec& f) {
             return nb::make_tuple(values_of(f), scale_names[static_cast<int>(f.scale)],
-                                  nb::make_tuple(f.block.rows, f.block.cols), f.two_level, static_cast<int>(f.wide));
+                                  nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale(),
+                                  static_cast<int>(f.wide));
           },
           nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def(
@@ -150,7 +151,7 @@ void bind_format(nb::module_& m) {
       },
       "The preset formats of 4 bits.");
   m.def(
-      "format", [](const std::string& name) { return preset(name); }, nb::arg("name"),
+      "format", [](const nb::str& name) { return format_of("format", name); }, nb::arg("name"),
       "The preset of that name, 'int8_f32' and 'mxint8' among them. ValueError, which lists the names, for any other.");
 }
 
@@ -253,7 +254,7 @@ std::string text_of(const format_spec& f) {
   for (const float v : values_of(f)) values += concat(values.empty() ? "" : ", ", v);
   if (f.is_wide()) values += ", ... as int8";
   return concat("ufp4.Format([", values, "], '", scale_names[static_cast<int>(f.scale)], "', (", f.block.rows, ", ",
-                f.block.cols, "), ", f.two_level ? "True" : "False", ")");
+                f.block.cols, "), ", f.has_tensor_scale() ? "True" : "False", ")");
 }
 
 std::string text_of(const transform_spec& t) {
@@ -270,6 +271,8 @@ format_spec format_of(const char* operation, nb::handle format) {
   const auto name = nb::cast<std::string>(format);
   const format_spec* const found = find_preset(name);
   expects(found != nullptr, operation, ": unknown format: ", name, "; the presets are ", preset_names());
+  expects(!ufp4::detail::is_extended(*found), operation, ": format not available in Python: ", name, " has ",
+          ufp4::detail::extended_parts);
   return *found;
 }
 

@@ -62,7 +62,7 @@ quantize_options<> options_of_rows(const quantize_options<>& whole, const source
 quantize_options<> with_amax(const cpu::context& ctx, const format_spec& format, const source& x,
                              const quantize_options<>& options, nb::handle progress) {
   quantize_options<> out = options;
-  if (!format.two_level || options.has_amax) return out;
+  if (!format.has_tensor_scale() || options.has_amax) return out;
   for_chunks(format, x, progress, 2, 0, [&](std::size_t, const source& part) {
     const float found = amax_of_matrix(ctx, part, options.transform);
     out.global_amax = found > out.global_amax ? found : out.global_amax;
@@ -75,7 +75,7 @@ void quantize_chunks(const cpu::context& ctx, const source& x, const quantize_op
                      any_quantized& out) {
   const format_spec& format = out.spec();
   const quantize_options<> all = with_amax(ctx, format, x, options, progress);
-  const std::size_t passes = format.two_level && !options.has_amax ? 2 : 1;
+  const std::size_t passes = format.has_tensor_scale() && !options.has_amax ? 2 : 1;
   const std::size_t strip = storage_size(format, 1, x.cols, options.transform).scales;
   for_chunks(format, x, progress, passes, passes - 1, [&](std::size_t first, const source& part) {
     const quantize_options<> here = options_of_rows(all, x, first);
@@ -140,7 +140,7 @@ analysis::report measure_matrix(const cpu::context& ctx, const format_spec& form
   }
   ufp4::detail::check_quantize("measure", format, x, options);
   const quantize_options<> known = with_amax(ctx, format, x, options, progress);
-  const std::size_t passes = format.two_level && !options.has_amax ? 2 : 1;
+  const std::size_t passes = format.has_tensor_scale() && !options.has_amax ? 2 : 1;
   for_chunks(format, x, progress, passes, passes - 1,
              [&](std::size_t first, const source& part) { add(part, options_of_rows(known, x, first)); });
   return all.result(format);

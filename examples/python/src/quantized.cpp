@@ -140,8 +140,8 @@ quantized from_arrays(const char* operation, nb::object codes, nb::object scales
   expects(q.held_scales.shape(0) == ufp4::detail::scale_rows(rows, format.block) && q.held_scales.shape(1) == blocks,
           operation, ": shape mismatch: scales are ", q.held_scales.shape(0), " x ", q.held_scales.shape(1),
           ", but the codes need ", ufp4::detail::scale_rows(rows, format.block), " x ", blocks);
-  expects(format.two_level || tensor_scale == 1.0f, operation, ": the format has no tensor scale, but tensor_scale is ",
-          tensor_scale);
+  expects(format.has_tensor_scale() || tensor_scale == 1.0f, operation,
+          ": the format has no tensor scale, but tensor_scale is ", tensor_scale);
   const std::size_t width = static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
   expects(reinterpret_cast<std::uintptr_t>(q.held_scales.data()) % width == 0, operation,
           ": scales are not aligned to ", width, " bytes");
@@ -206,7 +206,7 @@ void bind_quantized(nb::module_& m) {
       .def_prop_ro(
           "nbytes",
           [](const quantized& q) {
-            return q.view.codes().size() + q.view.scale_bytes().size() + (q.view.spec().two_level ? 4 : 0);
+            return q.view.codes().size() + q.view.scale_bytes().size() + (q.view.spec().has_tensor_scale() ? 4 : 0);
           },
           "Bytes of codes, block scales and tensor scale.")
       .def("dequantize", &dequantize, "dtype"_a = nb::none(), nb::kw_only(), "out"_a = nb::none(),

@@ -82,9 +82,9 @@ inline std::size_t live_columns(std::size_t cols, std::size_t width, std::size_t
   return reached < width ? reached : width;
 }
 
-inline void add_run(const quantize_job& job, float tensor_scale, const coded_run& run, sums& s) {
+inline void add_run(const quantize_job& job, const coded_run& run, sums& s) {
   alignas(64) float q[coded_run::max_rows * coded_run::max_cols];
-  decode_run(job, tensor_scale, run, q);
+  decode_run(job, run, q);
   const std::size_t width = static_cast<std::size_t>(run.cols);
   const std::size_t left = job.x.cols > run.first_col ? job.x.cols - run.first_col : 0;
   const std::size_t live = live_columns(left, width, job.transform.n);
@@ -98,13 +98,9 @@ inline void add_run(const quantize_job& job, float tensor_scale, const coded_run
 template <class Coder>
 void measure_strips(const quantize_job& job, const Coder& coder, std::size_t first, std::size_t last,
                     std::vector<sums>& strips, quantize_report& seen) {
-  coded_run run;
-  for (std::size_t strip = first; strip < last; ++strip)
-    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
-      load_run(job, strip, k, run);
-      code_run(job, coder, run, seen);
-      add_run(job, coder.tensor.decode, run, strips[strip]);
-    }
+  const auto height = static_cast<std::size_t>(job.format.block.rows);
+  each_coded_run(job, coder, first, last, seen,
+                 [&](const coded_run& run) { add_run(job, run, strips[run.first_row / height]); });
 }
 
 /// Counts packed codes by value, in four tables: equal codes that follow each other do not wait for one another.
@@ -164,7 +160,8 @@ void measure_with(const cpu::context& ctx, cpu::isa tier, const quantize_job& jo
                   std::vector<sums>& strips, quantize_report& seen) {
   for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
     if constexpr (is_kernel_coder<Coder>)
-      if (tier != cpu::isa::scalar) return measure_chunks(tier, job, coder, first, last, strips, here);
+      if (tier != cpu::isa::scalar && !needs_portable(job.format))
+        return measure_chunks(tier, job, coder, first, last, strips, here);
     measure_strips(job, coder, first, last, strips, here);
   });
 }

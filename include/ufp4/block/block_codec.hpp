@@ -27,8 +27,8 @@ UFP4_HD constexpr std::uint32_t amax_bits(const block_values& v) {
 }
 
 /// The codes, one in a byte, of `count` scaled values t. `index`: element index of the first (numerics 3).
-template <rounding_policy Rounding>
-UFP4_HD constexpr void round_run(const format_spec& format, const Rounding& rounding, const float* t, int count,
+template <class Grid, rounding_policy Rounding>
+UFP4_HD constexpr void round_run(const Grid& format, const Rounding& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   for (int k = 0; k < count; ++k)
     codes[k] = round_to_code(format, rounding, t[k], index + static_cast<std::uint64_t>(k));
@@ -42,7 +42,8 @@ struct drawn_random_bits {
   }
 };
 
-UFP4_HD constexpr void round_run(const format_spec& format, const stochastic& rounding, const float* t, int count,
+template <class Grid>
+UFP4_HD constexpr void round_run(const Grid& format, const stochastic& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   for (int k = 0; k < count;) {
     const std::uint64_t i = index + static_cast<std::uint64_t>(k);
@@ -53,7 +54,8 @@ UFP4_HD constexpr void round_run(const format_spec& format, const stochastic& ro
   }
 }
 
-UFP4_HD constexpr void round_run(const format_spec& format, const rounding_spec& rounding, const float* t, int count,
+template <class Grid>
+UFP4_HD constexpr void round_run(const Grid& format, const rounding_spec& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   switch (rounding.what) {
     case rounding_spec::kind::nearest_even: return round_run(format, nearest_even{}, t, count, index, codes);
@@ -63,7 +65,8 @@ UFP4_HD constexpr void round_run(const format_spec& format, const rounding_spec&
   }
 }
 
-UFP4_HD constexpr void zero_codes(const format_spec& format, const block_values& v, std::uint8_t* codes) {
+template <class Grid>
+UFP4_HD constexpr void zero_codes(const Grid& format, const block_values& v, std::uint8_t* codes) {
   for (int r = 0; r < v.rows; ++r)
     for (int k = 0; k < v.cols; ++k) codes[r * v.stride + k] = zero_code(format);
 }
@@ -77,17 +80,36 @@ UFP4_HD constexpr std::uint32_t nan_block(const format_spec& format, const block
 }
 
 /// Rounds one row of a block under its scale; returns the number of values beyond qmax.
-template <rounding_policy Rounding>
-UFP4_HD constexpr std::uint64_t round_row(const format_spec& format, const block_scale& scale, const Rounding& rounding,
+template <class Grid, rounding_policy Rounding>
+UFP4_HD constexpr std::uint64_t round_row(const Grid& grid, const block_scale& scale, const Rounding& rounding,
                                           const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
   float t[256];  // scaled values, stored so that no product is fused into a later subtraction
   std::uint64_t beyond = 0;
-  for (int k = 0; k < count; ++k) {
-    t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
-    beyond += magnitude(t[k]) > format.grid.qmax;
-  }
-  round_run(format, rounding, t, count, index, codes);
+  for (int k = 0; k < count; ++k) t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
+  for (int k = 0; scale.rescale != 1.0f && k < count; ++k) t[k] = rounded(t[k] * scale.rescale);
+  for (int k = 0; k < count; ++k) beyond += magnitude(t[k]) > qmax_in(grid);
+  round_run(grid, rounding, t, count, index, codes);
   return beyond;
+}
+
+/// Chooses the one-bit exponents of scaled values t, level by level, and divides t by their powers of two. A group has
+/// the exponent 1 if its largest magnitude, divided by the power of the level above, is at least
+/// 2^(E + 1 + levels below); 2^E is the largest power of two that is not above qmax. Returns the bits where exponent_of
+/// reads them.
+UFP4_HD constexpr std::uint32_t take_exponents(const format_spec& f, int cols, float* t) {
+  const int levels = exponent_levels(f.block), top = floor_log2(f.grid.qmax);
+  std::uint32_t bits = 0;
+  for (int level = 0, at = 8; level < levels; at += cols / f.block.group[level], ++level) {
+    const int size = f.block.group[level];
+    const float least = exp2i(top + levels - level);
+    for (int g = 0; g < cols / size; ++g) {
+      bool large = false;
+      for (int k = g * size; k < (g + 1) * size; ++k) large = large || magnitude(t[k]) >= least;
+      for (int k = g * size; large && k < (g + 1) * size; ++k) t[k] = rounded(t[k] * 0.5f);
+      bits |= static_cast<std::uint32_t>(large) << (at + g);
+    }
+  }
+  return bits;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -125,22 +147,71 @@ struct block_coder {
                                        std::uint8_t* codes, quantize_report& report) const {
     const std::uint32_t amax = detail::amax_bits(v);
     if (amax >= detail::infinity_bits) return detail::nan_block(format, v, codes, report);
+    if constexpr (std::is_same_v<Rule, scale_rule_spec>) {
+      if (format.block.group[0] != 0) return code_with_exponents(v, amax, index, codes, report);
+      if (format.choice.count != 0) {
+        const grid_and_scale chosen = choose_grid_of(format, rule, tensor, v, detail::to_float(amax));
+        code(detail::nth_grid(format, chosen.grid), chosen.scale, v, amax, index, row_step, codes, report);
+        return detail::with_grid_number(format, chosen.scale.bits, chosen.grid);
+      }
+    }
     const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(amax));
     if constexpr (scale_rule<Rule>)
       if (scale.bits == detail::nan_scale(format.scale)) return detail::nan_block(format, v, codes, report);
-    if (scale.factor == 0.0f || amax == 0) {  // e8m0 has no zero scale: there amax decides
+    code(format, scale, v, amax, index, row_step, codes, report);
+    return scale.bits;
+  }
+
+ private:
+  /// The bits of the scale and of the one-bit exponents of a block of one row.
+  UFP4_MEMBER std::uint32_t code_with_exponents(const block_values& v, std::uint32_t amax, std::uint64_t index,
+                                                std::uint8_t* codes, quantize_report& report) const {
+    const block_scale scale = detail::scale_for_grid(format, 0, rule, tensor, v, detail::to_float(amax));
+    if (scale.factor == 0.0f || amax == 0) {
       report.underflowed_scales += amax != 0;
       detail::zero_codes(format, v, codes);
       return scale.bits;
     }
+    float t[256];
+    for (int k = 0; k < v.cols; ++k)
+      t[k] = detail::rounded(scale.divides ? v.x[k] / scale.factor : v.x[k] * scale.factor);
+    const std::uint32_t bits = scale.bits | detail::take_exponents(format, v.cols, t);
+    for (int k = 0; k < v.cols; ++k) report.saturated += detail::magnitude(t[k]) > format.grid.qmax;
+    detail::round_run(format, rounding, t, v.cols, index, codes);
+    return bits;
+  }
+  /// Grid: the format, or one of its grids.
+  template <class Grid>
+  UFP4_MEMBER void code(const Grid& grid, const block_scale& scale, const block_values& v, std::uint32_t amax,
+                        std::uint64_t index, std::uint64_t row_step, std::uint8_t* codes,
+                        quantize_report& report) const {
+    if (scale.factor == 0.0f || amax == 0) {  // e8m0 has no zero scale: there amax decides
+      report.underflowed_scales += amax != 0;
+      return detail::zero_codes(grid, v, codes);
+    }
     for (int r = 0; r < v.rows; ++r)
-      report.saturated += detail::round_row(format, scale, rounding, v.x + r * v.stride, v.cols,
+      report.saturated += detail::round_row(grid, scale, rounding, v.x + r * v.stride, v.cols,
                                             index + static_cast<std::uint64_t>(r) * row_step, codes + r * v.stride);
-    return scale.bits;
   }
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The constants of a coder's format for the amax of what an outer scale covers. A rule of the program's own changes
+/// none.
+template <class Coder>
+UFP4_HD tensor_constants constants_of(const Coder& coder, float amax) {
+  if constexpr (block_codec<Coder>)
+    return Coder::constants(coder.format, amax);
+  else if constexpr (std::is_same_v<decltype(coder.rule), scale_rule_spec>)
+    return make_tensor_constants(coder.format, coder.rule, amax);
+  else
+    return make_tensor_constants(coder.format, {}, amax);
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
 
@@ -156,7 +227,7 @@ UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale
 /// of x[0], for stochastic rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's
 /// own.
 template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
-  requires(F::block.rows == 1)
+  requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},
                                               std::uint64_t index = 0, tensor_constants tensor = {}, Rule rule = {}) {
   constexpr int count = F::block.cols;
@@ -175,7 +246,7 @@ UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* pack
 
 /// The inverse: B / 2 or B bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
 template <any_block_format F>
-  requires(F::block.rows == 1)
+  requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::scale_type scale, float* x,
                                         float tensor_scale = 1.0f) {
   const float effective = static_cast<float>(scale) * tensor_scale;

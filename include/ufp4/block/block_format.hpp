@@ -1,4 +1,4 @@
-// ufp4 - block_format: an element type, a scale type, a block shape and an optional tensor scale as one type.
+// ufp4 - block_format: an element type, a scale type, a block shape and optional outer scales as one type.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +8,12 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The shape of a block: 1 x cols along the contraction axis, or a rectangle.
+/// The shape of a block: 1 x cols along the contraction axis, or a rectangle; and the groups of columns within it that
+/// share one-bit exponents.
 struct block_shape {
-  int rows = 1;   ///< 1, or the height of a rectangle
-  int cols = 16;  ///< along the contraction axis
+  int rows = 1;           ///< 1, or the height of a rectangle
+  int cols = 16;          ///< along the contraction axis
+  int group[2] = {0, 0};  ///< columns that share a one-bit exponent, at up to two levels; 0 for none (numerics 5)
   constexpr block_shape() = default;
   UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}             ///< 1 x along_k
   UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}  ///< rows x cols
@@ -21,46 +23,243 @@ struct block_shape {
 /// One scale for size x size elements: for an operand that a GEMM and its transpose both read.
 constexpr block_shape square(int size) { return {size, size}; }
 
+/// What one outer scale, a scale above the block scales, covers.
+enum class outer_span : std::uint8_t {
+  none,     ///< there is none: one level of scales
+  tensor,   ///< the whole matrix: the tensor scale
+  row,      ///< the rows of one block
+  segment,  ///< so many columns of the rows of one block
+};
+
+/// The outer scales of a format as data (numerics 5).
+struct outer_scale {
+  outer_span span = outer_span::none;  ///< what one of them covers
+  scale_kind type = scale_kind::f32;   ///< f32 or bf16
+  int segment = 0;                     ///< columns, if span is segment: a power of two, at least a block; else 0
+  UFP4_MEMBER static constexpr outer_scale per_tensor() { return {outer_span::tensor}; }  ///< one binary32 number
+  friend constexpr bool operator==(const outer_scale&, const outer_scale&) = default;
+};
+
+/// As the last argument of block_format: an outer scale of type T, float or bf16, for the rows of each block.
+template <class T>
+struct per_row {};
+/// The same for every `cols` columns of the rows of each block: per_segment<128, float>.
+template <int cols, class T>
+struct per_segment {};
+
+/// The outer_scale of block_format's last argument.
+template <class T>
+struct outer_scale_of {};
+template <>
+struct outer_scale_of<void> {
+  static constexpr outer_scale value{};  ///< none
+};
+template <scale_format T>
+struct outer_scale_of<T> {
+  static constexpr outer_scale value{outer_span::tensor, scale_traits<T>::kind};  ///< of the whole matrix
+};
+template <scale_format T>
+struct outer_scale_of<per_row<T>> {
+  static constexpr outer_scale value{outer_span::row, scale_traits<T>::kind};  ///< of each row
+};
+template <int cols, scale_format T>
+struct outer_scale_of<per_segment<cols, T>> {
+  static constexpr outer_scale value{outer_span::segment, scale_traits<T>::kind, cols};  ///< of each segment
+};
+
+/// The grids beside the first one among which each block chooses, as data (numerics 5).
+struct grid_choice {
+  int count = 0;      ///< how many, 0 to 3
+  grid4 grid[3]{};    ///< the grids
+  float factor[3]{};  ///< the values of a block that chose grid[i] are those of the grid times factor[i]
+  friend constexpr bool operator==(const grid_choice&, const grid_choice&) = default;
+};
+
+/// 1 x cols with one-bit exponents of groups of `wide` and, within them, of `narrow` columns.
+constexpr block_shape grouped(int cols, int wide, int narrow = 0) {
+  block_shape shape(cols);
+  shape.group[0] = wide, shape.group[1] = narrow;
+  return shape;
+}
+
 /// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
-  grid4 grid;                              ///< the element format
+  grid4 grid;                              ///< the element format, or the first of several
   scale_kind scale;                        ///< the type of the block scales
   block_shape block;                       ///< the elements that share a scale
-  bool two_level;                          ///< a binary32 tensor scale beside the block scales
+  outer_scale outer;                       ///< the scales above the block scales
   wide_element wide = wide_element::none;  ///< elements of one byte instead of 4 bits: `grid` has only their constants
+  grid_choice choice{};                    ///< further grids
 
   /// Whether an element takes one byte; otherwise two take it.
   UFP4_MEMBER constexpr bool is_wide() const { return wide != wide_element::none; }
+  UFP4_MEMBER constexpr bool two_level() const { return outer.span != outer_span::none; }  ///< has outer scales
+  /// Whether a scale of the whole matrix is the outer scale: q.tensor_scale().
+  UFP4_MEMBER constexpr bool has_tensor_scale() const { return outer.span == outer_span::tensor; }
+  /// Whether a matrix has an array of outer scales, which lie among its scale bytes (numerics 5, layout).
+  UFP4_MEMBER constexpr bool has_outer_array() const { return two_level() && !has_tensor_scale(); }
   friend constexpr bool operator==(const format_spec&, const format_spec&) = default;
 };
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The reason why the outer scales do not suit a format, or nullptr.
+constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale, const block_shape& block) {
+  if (outer.span > outer_span::segment) return "the span of the outer scales is no outer_span";
+  if (outer.span == outer_span::none && outer.type != scale_kind::f32)
+    return "a format without outer scales has an outer.type";
+  if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
+  if (outer.span != outer_span::none && scale != scale_kind::e4m3 && scale != scale_kind::ue5m3)
+    return "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none";
+  if (outer.span != outer_span::segment)
+    return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
+  const int cols = outer.segment;
+  return cols >= block.cols && cols <= 65536 && (cols & (cols - 1)) == 0
+             ? nullptr
+             : "outer.segment must be a power of two from the block length to 65536";
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// As an argument of one_of: the grid of Element times numerator / denominator, rounded to binary32.
+template <element_format Element, int numerator, int denominator = 1>
+struct scaled {
+  static_assert(numerator > 0 && denominator > 0, "the factor of a grid is positive");
+};
+
+/// As the first argument of block_format: two to four elements, or scaled<Element, n, d>, one of which each block
+/// chooses: the one with the smallest error (choose_grid). The first is not scaled.
+template <element_format First, class... More>
+struct one_of {
+  static_assert(sizeof...(More) >= 1 && sizeof...(More) <= 3, "a block chooses among two to four grids");
+};
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// The grids of block_format's first argument: `first` and `choice`.
+template <class Elements>
+struct grids_of {};
+template <any_element_format E>
+struct grids_of<E> {
+  static constexpr grid4 first = grid_of<E>();
+  static constexpr float factor = 1;
+  static constexpr grid_choice choice{};
+};
+template <element_format E, int n, int d>
+struct grids_of<scaled<E, n, d>> {
+  static constexpr grid4 first = grid_of<E>();
+  static constexpr float factor = static_cast<float>(n) / static_cast<float>(d);
+};
+template <element_format First, class... More>
+struct grids_of<one_of<First, More...>> {
+  static constexpr grid4 first = grid_of<First>();
+  static constexpr grid_choice choice = [] {
+    grid_choice c{};
+    const auto add = [&c](const grid4& grid, float factor) {
+      c.grid[c.count] = grid;
+      c.factor[c.count++] = factor;
+    };
+    (add(grids_of<More>::first, grids_of<More>::factor), ...);
+    return c;
+  }();
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// How many one-bit exponents a block has, and how many levels of them.
+UFP4_HD constexpr int exponent_count(const block_shape& block) {
+  return (block.group[0] == 0 ? 0 : block.cols / block.group[0]) +
+         (block.group[1] == 0 ? 0 : block.cols / block.group[1]);
+}
+UFP4_HD constexpr int exponent_levels(const block_shape& block) {
+  return (block.group[0] != 0 ? 1 : 0) + (block.group[1] != 0 ? 1 : 0);
+}
+
+/// Bytes of what is stored for a block: its scale; where two grids do not fit the sign bit of the scale, a byte with
+/// the number of its grid; or its exponents, in 2 or 4 bytes together with the scale.
+UFP4_HD constexpr int block_bytes(scale_kind scale, int more_grids, const block_shape& block) {
+  const int exponents = exponent_count(block);
+  if (exponents != 0) return exponents <= 8 ? 2 : 4;
+  const bool has_sign = scale == scale_kind::f32 || scale == scale_kind::bf16 || scale == scale_kind::e4m3;
+  return scale_bytes(scale) + (more_grids > (has_sign ? 1 : 0) ? 1 : 0);
+}
+
+/// The reason why the groups of a block do not suit it, or nullptr.
+constexpr const char* group_mismatch(const block_shape& b, scale_kind scale, int more_grids) {
+  const int wide = b.group[0], narrow = b.group[1];
+  if (wide == 0 && narrow == 0) return nullptr;
+  if (wide < 1 || (wide & (wide - 1)) != 0 || wide > b.cols || narrow < 0 || (narrow & (narrow - 1)) != 0 ||
+      narrow >= wide)
+    return "the groups of a block must be powers of two, the first at most a block, the second smaller or 0";
+  if (b.rows != 1 || more_grids != 0) return "one-bit exponents are for blocks of one row and one grid";
+  if (scale_bytes(scale) != 1 || exponent_count(b) > 24)
+    return "one-bit exponents need a scale of 8 bits, and there are at most 24 in a block";
+  return nullptr;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
 ///
-/// | Element     | any element_format, a user's own included; int8 or int8q6                             |
-/// | Scale       | float, bf16, e4m3, ue5m3 or e8m0                                                       |
-/// | Block       | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256 |
-/// | TensorScale | void, or float for a second level, with e4m3 and ue5m3: the others' range needs none     |
-template <any_element_format Element, scale_format Scale, block_shape Block, class TensorScale = void>
+/// | Element | any element_format, a user's own included; one_of<...> for blocks that choose among several;  |
+/// |         | int8 or int8q6                                                                                |
+/// | Scale   | float, bf16, e4m3, ue5m3, e8m0 or e6m2                                                        |
+/// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256;    |
+/// |         | grouped(64, 8, 4): with one-bit exponents of groups of columns                                |
+/// | Outer   | void; or, above e4m3 and ue5m3 scales, a second level: float or bf16 for the whole matrix,    |
+/// |         | per_row<float>, per_segment<128, float>. The other scale types' range needs none              |
+template <class Element, scale_format Scale, block_shape Block, class Outer = void>
 struct block_format {
+  static_assert(
+      requires { detail::grids_of<Element>::choice; },
+      "the element is an element_format, or one_of<...> of two to four");
   static_assert(Block.cols >= 2 && Block.cols <= 256 && (Block.cols & (Block.cols - 1)) == 0,
                 "the block length must be a power of two from 2 to 256");
   static_assert(Block.rows >= 1 && Block.rows <= 128 && (Block.rows & (Block.rows - 1)) == 0,
                 "the rows of a block must be a power of two from 1 to 128");
-  static_assert(std::is_void_v<TensorScale> || std::is_same_v<TensorScale, float>,
-                "the tensor scale is float, or void for none");
-  static_assert(std::is_void_v<TensorScale> || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
-                "float, bf16 and e8m0 block scales take no tensor scale: their range needs none");
+  static_assert(
+      requires { outer_scale_of<Outer>::value; },
+      "the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>");
+  static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
+  static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
+                "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
+  static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
+                "outer scales are float or bf16; a segment is a power of two from the block length to 65536");
 
-  using format = block_format;                 ///< the format that its matrices have, as of a compat preset
-  using element_type = Element;                ///< fp4<E2M1>, int4, int8, ...
-  using scale_type = Scale;                    ///< float, bf16, e4m3, ...
-  using tensor_scale_type = TensorScale;       ///< float or void
-  static constexpr block_shape block = Block;  ///< rows x B
+  using format = block_format;   ///< the format that its matrices have, as of a compat preset
+  using element_type = Element;  ///< fp4<E2M1>, int4, one_of<...>, ...
+  static constexpr int grids = 1 + detail::grids_of<Element>::choice.count;        ///< how many a block chooses among
+  using scale_type = Scale;                                                        ///< float, bf16, e4m3, ...
+  using outer_type = Outer;                                                        ///< void, float, per_row<float>, ...
+  static constexpr block_shape block = Block;                                      ///< rows x B
   static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
-  static constexpr bool two_level = !std::is_void_v<TensorScale>;                  ///< has a tensor scale
+  static constexpr bool two_level = outer.span != outer_span::none;                ///< has outer scales
+  static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;       ///< one for the whole matrix
+  static constexpr bool has_outer_array = two_level && !has_tensor_scale;          ///< one for each row or segment
   static constexpr bool is_wide = wide_element_format<Element>;                    ///< an element takes one byte
-  /// Codes and block scales; a tensor scale adds 32 bits to the whole.
-  static constexpr double bits_per_element = (is_wide ? 8.0 : 4.0) + 8.0 * sizeof(Scale) / (Block.rows * Block.cols);
+  /// Bytes of what is stored for a block: sizeof(Scale), or more where the number of its grid does not fit there.
+  static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1, Block);
+  static_assert(detail::group_mismatch(Block, scale_traits<Scale>::kind, grids - 1) == nullptr,
+                "one-bit exponents: groups are descending powers of two within a block of one row, at most 24 in all, "
+                "under a scale of 8 bits, with one grid");
+  static_assert(block_bytes <= 2 || block_bytes == sizeof(Scale) || Block.group[0] != 0,
+                "bf16 and float scales can store the choice of two grids only");
+  /// Whether the scales of a matrix are an array of Scale, scales(); otherwise there is scale_bytes() only.
+  static constexpr bool has_scale_array = !has_outer_array && block_bytes == sizeof(Scale);
+  /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
+  static constexpr double bits_per_element =
+      (is_wide ? 8.0 : 4.0) + 8.0 * block_bytes / (Block.rows * Block.cols) +
+      (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / (Block.rows * outer.segment));
 };
 
 /// Whether F is an instance of block_format.
@@ -78,7 +277,7 @@ concept any_block_format = is_block_format<F>::value;
 namespace ufp4::detail::inline UFP4_TYPES {
 
 /// format_spec::wide of an element type.
-template <any_element_format E>
+template <class E>
 constexpr wide_element wide_of() {
   if constexpr (wide_element_format<E>)
     return E::wide;
@@ -92,12 +291,66 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// The format F as data.
 template <any_block_format F>
-inline constexpr format_spec spec_of = {grid_of<typename F::element_type>(), scale_traits<typename F::scale_type>::kind,
-                                        F::block, F::two_level, detail::wide_of<typename F::element_type>()};
+inline constexpr format_spec spec_of = {detail::grids_of<typename F::element_type>::first,
+                                        scale_traits<typename F::scale_type>::kind,
+                                        F::block,
+                                        F::outer,
+                                        detail::wide_of<typename F::element_type>(),
+                                        detail::grids_of<typename F::element_type>::choice};
 
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
+
+/// Of what a block has several: grid g, its factor, and the bits that are stored for a block with this scale and grid.
+UFP4_HD constexpr const grid4& nth_grid(const format_spec& f, int g) { return g == 0 ? f.grid : f.choice.grid[g - 1]; }
+UFP4_HD constexpr float factor_of(const format_spec& f, int g) { return g == 0 ? 1.0f : f.choice.factor[g - 1]; }
+/// Where the number of the grid is: the sign bit of the scale, or the byte after it.
+UFP4_HD constexpr int grid_shift(const format_spec& f) {
+  const int bits = 8 * scale_bytes(f.scale);
+  return block_bytes(f.scale, f.choice.count, f.block) == scale_bytes(f.scale) ? bits - 1 : bits;
+}
+UFP4_HD constexpr std::uint32_t with_grid_number(const format_spec& f, std::uint32_t scale, int g) {
+  return f.choice.count == 0 ? scale : scale | static_cast<std::uint32_t>(g) << grid_shift(f);
+}
+/// The number of the grid of a block. A number that no grid has, which only a caller's bytes hold, counts as the last.
+UFP4_HD constexpr int grid_number(const format_spec& f, std::uint32_t bits) {
+  if (f.choice.count == 0) return 0;
+  const int g = static_cast<int>(bits >> grid_shift(f));
+  return g < f.choice.count ? g : f.choice.count;
+}
+/// The value of a block scale, without outer scales: fl(scale * factor of the grid).
+UFP4_HD constexpr float decode_block(const format_spec& f, std::uint32_t bits) {
+  if (f.choice.count == 0) return decode_scale(f.scale, f.block.group[0] == 0 ? bits : bits & 0xFFu);
+  return decode_scale(f.scale, bits & ((std::uint32_t{1} << grid_shift(f)) - 1)) * factor_of(f, grid_number(f, bits));
+}
+
+/// The sum of the one-bit exponents of column k of a block: its values are those of the grid times two to it.
+UFP4_HD constexpr int exponent_of(const format_spec& f, std::uint32_t bits, int k) {
+  if (f.block.group[0] == 0) return 0;
+  const std::uint32_t wide = bits >> (8 + k / f.block.group[0]) & 1u;
+  if (f.block.group[1] == 0) return static_cast<int>(wide);
+  const int first = 8 + f.block.cols / f.block.group[0];
+  return static_cast<int>(wide + (bits >> (first + k / f.block.group[1]) & 1u));
+}
+
+/// The reason why the further grids do not suit a format, or nullptr.
+constexpr const char* choice_mismatch(const format_spec& f) {
+  const int count = f.choice.count, bytes = scale_bytes(f.scale);
+  if (count == 0) return nullptr;
+  if (count < 0 || count > 3) return "a block chooses among at most four grids";
+  if (block_bytes(f.scale, count, f.block) != bytes && bytes != 1)
+    return "bf16 and float scales can store the choice of two grids only";
+  for (int g = 0; g < 3; ++g) {
+    const grid4& grid = f.choice.grid[g];
+    if (g >= count && grid.levels != 0) return "the format has more grids than choice.count";
+    if (g < count && (grid.levels < 1 || grid.levels > 16 || !(grid.qmax > 0.0f)))
+      return "a grid of the choice has no values";
+    if (g < count && !(f.choice.factor[g] >= 0x1p-40f && f.choice.factor[g] <= 0x1p40f))
+      return "the factor of a grid must be from 2^-40 to 2^40";
+  }
+  return nullptr;
+}
 
 /// Bytes of the codes of `count` elements; count is even.
 UFP4_HD constexpr std::size_t code_bytes(const format_spec& f, std::size_t count) {
@@ -114,17 +367,60 @@ constexpr bool is_wide_grid(const format_spec& f) {
 constexpr const char* format_mismatch(const format_spec& f) {
   const int rows = f.block.rows, cols = f.block.cols;
   if (f.wide > wide_element::int8) return "the format's wide is no wide_element";
+  if (f.is_wide() && (f.choice.count != 0 || f.block.group[0] != 0))
+    return "elements of one byte have one grid and no one-bit exponents";
   if (f.is_wide() && !is_wide_grid(f)) return "a format with elements of one byte needs the grid of wide_grid()";
   if (!f.is_wide() && (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f)))
     return "the format has no values; spec_of<nvfp4> is one that has";
-  if (f.scale > scale_kind::e8m0) return "the format's scale is no scale_kind";
+  if (f.scale > scale_kind::e6m2) return "the format's scale is no scale_kind";
   if (cols < 2 || cols > 256 || (cols & (cols - 1)) != 0)
     return "the block length must be a power of two from 2 to 256";
   if (rows < 1 || rows > 128 || (rows & (rows - 1)) != 0)
     return "the rows of a block must be a power of two from 1 to 128";
-  if (f.two_level && f.scale != scale_kind::e4m3 && f.scale != scale_kind::ue5m3)
-    return "float, bf16 and e8m0 block scales take no tensor scale: their range needs none";
-  return nullptr;
+  if (const char* reason = choice_mismatch(f)) return reason;
+  if (const char* reason = group_mismatch(f.block, f.scale, f.choice.count)) return reason;
+  return outer_mismatch(f.outer, f.scale, f.block);
+}
+
+/// Whether a format has parts that only portable kernels have.
+UFP4_HD constexpr bool needs_portable(const format_spec& f) {
+  return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2;
+}
+/// Whether a format has parts that only CPU operations have, not GPUs, file formats and the Python package.
+UFP4_HD constexpr bool is_extended(const format_spec& f) {
+  return needs_portable(f) || f.outer.type != scale_kind::f32;
+}
+/// What they lack, for messages.
+inline constexpr const char* extended_parts =
+    "outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or one-bit exponents";
+
+/// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
+/// the next multiple of their size on, its outer scales where each row or segment has one.
+struct scale_strip {
+  std::size_t blocks = 0, outers = 0;            ///< how many
+  std::size_t block_bytes = 1, outer_bytes = 1;  ///< of one
+
+  UFP4_MEMBER constexpr std::size_t outer_at() const {
+    return (blocks * block_bytes + outer_bytes - 1) / outer_bytes * outer_bytes;
+  }
+  UFP4_MEMBER constexpr std::size_t bytes() const {
+    return outers == 0 ? blocks * block_bytes : outer_at() + outers * outer_bytes;
+  }
+};
+
+/// Columns that an outer scale covers, of a row of `padded` columns; 0 without an array of outer scales.
+UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t padded) {
+  if (!f.has_outer_array()) return 0;
+  return f.outer.span == outer_span::row ? padded : static_cast<std::size_t>(f.outer.segment);
+}
+UFP4_HD constexpr std::size_t outer_count(const format_spec& f, std::size_t padded) {
+  const std::size_t covered = outer_columns(f, padded);
+  return covered == 0 ? 0 : (padded + covered - 1) / covered;
+}
+UFP4_HD constexpr scale_strip scale_strip_of(const format_spec& f, std::size_t padded) {
+  return {padded / static_cast<std::size_t>(f.block.cols), outer_count(f, padded),
+          static_cast<std::size_t>(block_bytes(f.scale, f.choice.count, f.block)),
+          static_cast<std::size_t>(scale_bytes(f.outer.type))};
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -25,6 +25,17 @@ using mxfp4 = block_format<fp4<E2M1>, e8m0, 32>;    ///< OCP MXFP4
 using mx_e1m2 = block_format<fp4<E1M2>, e8m0, 32>;  ///< the uniform grid with the scales of MXFP4
 using mxint4 = block_format<int4, e8m0, 32>;        ///< the same in two's complement
 
+// Outer scales of segments.
+/// NVFP4 with a binary32 scale for every 128 columns of a row: TetraJet-v2, arXiv 2510.27527.
+using tetrajet2 = block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>;
+
+// Blocks that choose among grids.
+/// IF4 (arXiv 2603.28765): each block is E2M1 or, where the sign bit of its scale is set, a 4-bit integer times 6/7.
+using if4 = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>;
+
+// One-bit exponents under the scale.
+/// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale; groups of 8 and of 4 have exponents.
+using hif4 = block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>;
 // Wide: elements of one byte, for activations beside 4-bit weights with blocks of the same length.
 using int8_f32 =
     block_format<int8, float, 16>;              ///< 8-bit integers, binary32 scales: beside nvfp4 and the *_f32 formats
@@ -60,6 +71,10 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
+/// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because only
+/// CPU operations and the C interface have them: GPUs and file formats reject them.
+using extended_presets =
+    preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">>;
 /// The presets whose elements take one byte. A list of their own, because GPUs, prepacking and GGUF have formats of 4
 /// bits only.
 using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
@@ -69,10 +84,15 @@ template <class Visit, class... Rows>
 constexpr void for_each_row(preset_rows<Rows...>, Visit&& visit) {
   (visit(Rows{}), ...);
 }
-/// The same for every preset of 4-bit elements.
+/// The same for every preset that all backends have.
 template <class Visit>
 constexpr void for_each_preset(Visit&& visit) {
   for_each_row(presets{}, visit);
+}
+/// The same for every preset of extended_presets.
+template <class Visit>
+constexpr void for_each_extended_preset(Visit&& visit) {
+  for_each_row(extended_presets{}, visit);
 }
 /// The same for every preset of elements of one byte.
 template <class Visit>

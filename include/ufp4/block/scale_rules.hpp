@@ -8,10 +8,11 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// What a search sums over a block; the scale with the smaller sum is chosen.
+/// What is summed over a block to compare two ways of quantizing it.
 enum class search_error : std::uint8_t {
-  squared,  ///< the squared errors (MSE)
-  absolute  ///< the magnitudes of the errors (MAE)
+  squared,   ///< the squared errors (MSE)
+  absolute,  ///< the magnitudes of the errors (MAE)
+  largest    ///< not a sum: the largest magnitude of an error; of choose_grid only
 };
 
 /// The scales that a search compares: from `below` steps under the rule's scale to `above` steps over it. A step is a
@@ -33,6 +34,7 @@ struct scale_rule_spec {
   search_error error = search_error::squared;  ///< what a search and four_over_six compare
   search_window window{};                      ///< of a search
   std::uint16_t per_mille = 1000;              ///< of percentile
+  search_error grids = search_error::squared;  ///< what decides which of several grids a block has
 
   UFP4_MEMBER constexpr scale_rule_spec spec() const { return *this; }
   friend constexpr bool operator==(const scale_rule_spec&, const scale_rule_spec&) = default;
@@ -89,13 +91,19 @@ struct mae_search {
     return {.searches = true, .error = search_error::absolute, .window = {below, above}};
   }
 };
+/// For formats of several grids, beside a scale rule or without one: the error that decides which grid a block has.
+struct choose_grid {
+  search_error by = search_error::squared;  ///< the grid with the smallest is chosen; of equal ones the first
+};
 static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<percentile> &&
               builtin_scale_rule<scale_rule_spec>);
 
-/// The constants of a two-level format, computed from the tensor amax.
+/// The constants of a two-level format, computed from the amax of what an outer scale covers: the tensor, a row or a
+/// segment.
 struct tensor_constants {
-  float decode = 1;        ///< fl(1/S): the tensor scale that is stored
+  float decode = 1;        ///< T: the outer scale that is stored
   float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
+  float encode = 1;        ///< S
 };
 
 /// The scale of one block. Codes are those of x * factor, or of x / factor if `divides`; all +0 if factor is 0.
@@ -104,6 +112,7 @@ struct block_scale {
   float effective;     ///< block scale times tensor scale: the factor of decoded values
   float factor;        ///< see above
   bool divides;        ///< whether codes are those of x / factor
+  float rescale = 1;   ///< of grids with a factor: its reciprocal, by which the scaled values are multiplied
 };
 
 /// The values of one block: rows of `cols` floats, `stride` floats apart.
@@ -147,12 +156,27 @@ UFP4_HD constexpr float value_of(const format_spec& f, std::uint8_t code) {
 UFP4_HD constexpr std::uint8_t zero_code(const format_spec& f) {
   return f.is_wide() ? std::uint8_t{0} : f.grid.code[f.grid.zero];
 }
+/// The same of one of several grids.
+UFP4_HD constexpr std::uint8_t zero_code(const grid4& grid) { return grid.code[grid.zero]; }
+/// The value of a code in a block with these stored bits, without scales and one-bit exponents.
+UFP4_HD constexpr float element_value(const format_spec& f, std::uint32_t bits, std::uint8_t code) {
+  return f.choice.count == 0 ? value_of(f, code) : nth_grid(f, grid_number(f, bits)).value[code];
+}
+/// The largest magnitude that rounding gives.
+UFP4_HD constexpr float qmax_in(const format_spec& f) { return f.grid.qmax; }
+UFP4_HD constexpr float qmax_in(const grid4& grid) { return grid.qmax; }
 /// The code of t, which is not a NaN.
 template <rounding_policy Rounding>
 UFP4_HD constexpr std::uint8_t round_to_code(const format_spec& f, const Rounding& rounding, float t,
                                              std::uint64_t index) {
   if (f.is_wide()) return round_to_int8(f.grid.unit, rounding, t, index);
   return round_to_grid(f.grid, rounding, t, index);
+}
+
+template <rounding_policy Rounding>
+UFP4_HD constexpr std::uint8_t round_to_code(const grid4& grid, const Rounding& rounding, float t,
+                                             std::uint64_t index) {
+  return round_to_grid(grid, rounding, t, index);
 }
 
 /// The reason why a rule does not apply to a format, or nullptr.
@@ -163,6 +187,14 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
     return "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded";
   if (rule.what >= rule_kind::mx_floor && rule.what <= rule_kind::mx_ceil && !power_of_two)
     return "mx_floor, mx_even and mx_ceil are for e8m0 scales";
+  if (rule.grids > search_error::largest) return "choose_grid: invalid search_error";
+  if (f.choice.count == 0 && rule.grids != search_error::squared)
+    return "choose_grid has no effect: the format has one grid";
+  if (f.block.group[0] != 0 && (rule.searches || rule.what == rule_kind::four_over_six))
+    return "a search and four_over_six are for formats without one-bit exponents";
+  if (f.choice.count != 0 && (rule.searches || rule.what == rule_kind::four_over_six))
+    return "a search and four_over_six are for formats of one grid; blocks of several choose a grid already";
+  if (rule.error > search_error::absolute) return "a search and four_over_six compare squared or absolute errors";
   if (rule.what == rule_kind::percentile && (rule.per_mille == 0 || rule.per_mille > 1000))
     return "percentile: per_mille must be 1 to 1000";
   if (rule.searches && has_float_steps(f.scale) && rule.window.below > 31 &&
@@ -170,7 +202,7 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
     return "a search below float and bf16 scales has at most 31 steps, each 1/32 of the scale";
   if (rule.what != rule_kind::four_over_six) return nullptr;
   if (rule.searches) return "four_over_six and a search near a scale are two searches; choose one";
-  if (f.two_level && f.grid.qmax == 6.0f && !f.is_wide()) return nullptr;
+  if (f.two_level() && f.grid.qmax == 6.0f && !f.is_wide()) return nullptr;
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
 
@@ -191,18 +223,33 @@ UFP4_HD constexpr bool reads_values(const scale_rule_spec& rule) {
   return rule.searches || !is_scale_of_amax(rule.what);
 }
 
+/// The largest magnitude of grid g with its factor, or with all one-bit exponents.
+UFP4_HD constexpr float qmax_of(const format_spec& f, int g) {
+  return nth_grid(f, g).qmax * factor_of(f, g) * static_cast<float>(1 << exponent_levels(f.block));
+}
+/// The smallest of them, which no amax exceeds under the largest block scale.
+UFP4_HD constexpr float least_qmax(const format_spec& f) {
+  float least = qmax_of(f, 0);
+  for (int g = 1; g <= f.choice.count; ++g) least = qmax_of(f, g) < least ? qmax_of(f, g) : least;
+  return least;
+}
+
 /// Two-level constants as Transformer Engine computes them (numerics 5).
 UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, const scale_rule_spec& rule,
                                                          float global_amax) {
-  if (!f.two_level) return {};
+  if (!f.two_level()) return {};
   const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
-  const float quotient = global_amax == 0.0f ? 1.0f : (largest * f.grid.qmax) / global_amax;
-  const float S = quotient < max_finite ? quotient : max_finite;
-  return {1.0f / S, S * (1.0f / f.grid.qmax)};
+  const float quotient = global_amax == 0.0f ? 1.0f : (largest * least_qmax(f)) / global_amax;
+  float S = quotient < max_finite ? quotient : max_finite, decode = 1.0f / S;
+  if (f.outer.type != scale_kind::f32) {
+    decode = decode_scale(f.outer.type, encode_scale(f.outer.type, decode));
+    S = 1.0f / decode < max_finite ? 1.0f / decode : max_finite;
+  }
+  return {decode, S * (1.0f / qmax_of(f, 0)), S};
 }
 
 /// block_scale::divides of every block of a format.
-UFP4_HD constexpr bool scale_divides(const format_spec& f) { return f.scale != scale_kind::e8m0 && !f.two_level; }
+UFP4_HD constexpr bool scale_divides(const format_spec& f) { return f.scale != scale_kind::e8m0 && !f.two_level(); }
 
 UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor_constants& tensor,
                                               std::uint32_t bits) {
@@ -216,7 +263,7 @@ UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor
 
 /// The argument of Scale() for a block amax.
 UFP4_HD constexpr float scale_argument(const format_spec& f, const tensor_constants& tensor, float amax) {
-  return f.two_level ? amax * tensor.scale_factor : amax / f.grid.qmax;
+  return f.two_level() ? amax * tensor.scale_factor : amax / f.grid.qmax;
 }
 
 UFP4_HD constexpr std::uint32_t encode_scale_up(scale_kind kind, float x) {
@@ -309,6 +356,24 @@ UFP4_HD inline block_scale smallest_error(const format_spec& f, const scale_rule
   return best;
 }
 
+/// The error of nearest_even codes of a grid under a scale, over the block in index order.
+UFP4_HD inline float block_error(const grid4& grid, const block_values& v, const block_scale& scale,
+                                 search_error what) {
+  float err = 0.0f;
+  for (int r = 0; r < v.rows; ++r)
+    for (int k = 0; k < v.cols; ++k) {
+      const float x = rounded(v.x[r * v.stride + k]);
+      const float t = rounded(rounded(scale.divides ? x / scale.factor : x * scale.factor) * scale.rescale);
+      const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
+      const float d = x - rounded(grid.value[code] * scale.effective), m = magnitude(d);
+      if (what == search_error::squared)
+        err = fma(d, d, err);
+      else
+        err = what == search_error::absolute ? err + m : m > err ? m : err;
+    }
+  return err;
+}
+
 /// How many of `count` magnitudes must be at or below a percentile.
 UFP4_HD constexpr int percentile_rank(int count, int per_mille) { return (count * per_mille + 999) / 1000; }
 
@@ -340,7 +405,51 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
                                                           : encode_scale(f.scale, scale_argument(f, tensor, amax));
   return rule.searches ? smallest_error(f, rule, tensor, v, bits) : scale_from_bits(f, tensor, bits);
 }
-/// The same with a user's rule; NaN bits if its result is not a scale.
+}  // namespace ufp4::inline UFP4_CODE
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The scale of a block for one of several grids, or of a block with exponents: that of a format with this grid alone,
+/// whose qmax has the factor and the exponents.
+UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const scale_rule_spec& rule,
+                                          const tensor_constants& tensor, const block_values& v, float amax) {
+  format_spec one{nth_grid(f, g), f.scale, {f.block.rows, f.block.cols}, f.outer};
+  one.grid.qmax = qmax_of(f, g);
+  tensor_constants constants = tensor;
+  if (f.two_level()) constants.scale_factor = tensor.encode * (1.0f / one.grid.qmax);
+  block_scale scale = choose_scale(one, rule, constants, v, amax);
+  const float factor = factor_of(f, g);
+  if (factor == 1.0f) return scale;
+  scale.effective = decode_scale(f.scale, scale.bits) * factor;
+  if (f.two_level()) scale.effective = rounded(scale.effective) * tensor.decode;
+  scale.rescale = 1.0f / factor;
+  return scale;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// One of the grids of a block, and the scale for it.
+struct grid_and_scale {
+  int grid;           ///< its number
+  block_scale scale;  ///< `bits` without the number of the grid
+};
+
+/// Which of several grids a block of finite values with this amax has, and its scale.
+UFP4_HD inline grid_and_scale choose_grid_of(const format_spec& f, const scale_rule_spec& rule,
+                                             const tensor_constants& tensor, const block_values& v, float amax) {
+  using namespace detail;
+  grid_and_scale best{};
+  float least = 0.0f;
+  for (int g = 0; g <= f.choice.count; ++g) {
+    const block_scale scale = scale_for_grid(f, g, rule, tensor, v, amax);
+    const float err = block_error(nth_grid(f, g), v, scale, rule.grids);
+    if (g == 0 || err < least) best = {g, scale}, least = err;
+  }
+  return best;
+}
+/// The same as choose_scale with a user's rule; NaN bits if its result is not a scale.
 template <scale_rule Rule>
 UFP4_HD block_scale choose_scale(const format_spec& f, const Rule& rule, const tensor_constants& tensor,
                                  const block_values& v, float amax) {
@@ -348,7 +457,7 @@ UFP4_HD block_scale choose_scale(const format_spec& f, const Rule& rule, const t
   if (amax == 0.0f) return scale_from_bits(f, tensor, 0);
   const float wanted = rounded(rule(v, amax));
   if (!(wanted >= 0.0f && wanted <= max_finite)) return {nan_scale(f.scale), quiet_nan, 0.0f, false};
-  return scale_from_bits(f, tensor, encode_scale(f.scale, f.two_level ? wanted / tensor.decode : wanted));
+  return scale_from_bits(f, tensor, encode_scale(f.scale, f.two_level() ? wanted / tensor.decode : wanted));
 }
 
 }  // namespace ufp4::inline UFP4_CODE

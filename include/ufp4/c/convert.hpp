@@ -106,26 +106,46 @@ inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f) {
   expects(same, function, ": format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1]");
   return wide_grid(wide_element::int8, unit);
 }
-inline format_spec format_of(const char* function, const ufp4_format* format) {
-  const ufp4_format& f = given(function, "format", format);
-  const auto scale = chosen<scale_kind>(function, "format.scale", f.scale, UFP4_SCALE_E8M0);
-  const auto wide = chosen<wide_element>(function, "format.element", f.element, UFP4_ELEMENT_INT8);
-  format_spec out{wide == wide_element::none ? grid_of_format(function, f) : wide_grid_of_format(function, f),
-                  scale,
-                  {f.block_rows, f.block_cols},
-                  flag(function, "format.has_tensor_scale", f.has_tensor_scale),
-                  wide};
-  ufp4::detail::check_none(function, ufp4::detail::format_mismatch(out));
+/// ufp4_format::has_tensor_scale of extended preset i: a format that the other members do not describe.
+inline constexpr std::int32_t first_extended = 256;
+
+inline ufp4_format to_c(const format_spec& f) {
+  ufp4_format out{{},           static_cast<std::int32_t>(f.scale), f.block.rows,
+                  f.block.cols, f.has_tensor_scale() ? 1 : 0,       static_cast<std::int32_t>(f.wide)};
+  for (std::uint8_t c = 0; c < 16; ++c) out.values[c] = ufp4::detail::value_of(f, c);
+  std::int32_t mark = first_extended;
+  for_each_extended_preset([&](auto row) {
+    if (f == row.spec) out.has_tensor_scale = mark;
+    ++mark;
+  });
   return out;
 }
-inline ufp4_format to_c(const format_spec& f) {
-  ufp4_format out{{},
-                  static_cast<std::int32_t>(f.scale),
-                  f.block.rows,
-                  f.block.cols,
-                  f.two_level ? 1 : 0,
-                  static_cast<std::int32_t>(f.wide)};
-  for (std::uint8_t c = 0; c < 16; ++c) out.values[c] = ufp4::detail::value_of(f, c);
+/// The extended preset with that mark, whose other members must be as ufp4_preset stored them.
+inline format_spec extended_format(const char* function, const ufp4_format& f) {
+  format_spec found{};
+  std::int32_t mark = first_extended;
+  for_each_extended_preset([&](auto row) {
+    if (f.has_tensor_scale == mark++) found = row.spec;
+  });
+  expects(found.grid.levels != 0, function, ": invalid format.has_tensor_scale ", f.has_tensor_scale);
+  const ufp4_format expected = to_c(found);
+  expects(std::memcmp(&expected, &f, sizeof f) == 0, function, ": a member of the format ",
+          std::string(preset_name(found)), " was changed; only its name, in ufp4_preset, selects it");
+  return found;
+}
+
+inline format_spec format_of(const char* function, const ufp4_format* format) {
+  const ufp4_format& f = given(function, "format", format);
+  if (f.has_tensor_scale >= first_extended) return extended_format(function, f);
+  const auto scale = chosen<scale_kind>(function, "format.scale", f.scale, UFP4_SCALE_E8M0);
+  const auto wide = chosen<wide_element>(function, "format.element", f.element, UFP4_ELEMENT_INT8);
+  format_spec out{
+      wide == wide_element::none ? grid_of_format(function, f) : wide_grid_of_format(function, f),
+      scale,
+      {f.block_rows, f.block_cols},
+      flag(function, "format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor() : outer_scale{},
+      wide};
+  ufp4::detail::check_none(function, ufp4::detail::format_mismatch(out));
   return out;
 }
 

@@ -69,12 +69,14 @@ std::uint32_t ufp4_abi_version() { return UFP4_ABI_VERSION; }
 const char* ufp4_version() { return ufp4::version_string; }
 const char* ufp4_error_message() { return ufp4::c::detail::last_failure.text; }
 
-std::size_t ufp4_preset_count() { return ufp4::presets::size; }
+std::size_t ufp4_preset_count() { return ufp4::presets::size + ufp4::extended_presets::size; }
 const char* ufp4_preset_name(std::size_t i) {
   const char* name = nullptr;
-  ufp4::for_each_preset([&](auto row) {
+  const auto look = [&](auto row) {
     if (i-- == 0) name = row.name;
-  });
+  };
+  ufp4::for_each_preset(look);
+  ufp4::for_each_extended_preset(look);
   return name;
 }
 std::int32_t ufp4_preset(const char* name, ufp4_format* format) {

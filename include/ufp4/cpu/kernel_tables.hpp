@@ -65,6 +65,7 @@ struct gemm_kernel {
   std::size_t (*scratch_bytes)(const gemm_job&, std::size_t rows) = nullptr;
   void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch) = nullptr;
   accumulate fast_is = accumulate::fast;  ///< exact_blocks if `fast` gives its bits where they are finite
+  bool any_format = false;                ///< has code for formats that need_portable; the others take no job with them
   bool knows_wide = false;                ///< takes() knows wide formats; otherwise it is not asked about them
 
   accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
@@ -159,9 +160,11 @@ inline const quantize_row& quantize_kernel_for(const kernel_table<quantize_row>&
 }
 inline const gemm_kernel& gemm_kernel_for(const gemm_table& table, const gemm_job& job, isa tier) {
   const bool wide = job.left.is_wide() || job.right.is_wide();
+  const bool special =
+      ufp4::detail::needs_portable(job.left.q.format) || ufp4::detail::needs_portable(job.right.q.format);
   for (isa i = tier;; i = parent(i))
     for (const gemm_kernel* row : table)
-      if (row->tier == i && (!wide || row->knows_wide) && row->takes(job)) return *row;
+      if (row->tier == i && (row->any_format || !special) && (!wide || row->knows_wide) && row->takes(job)) return *row;
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -1,4 +1,4 @@
-// ufp4 - block scale types e4m3, ue5m3, e8m0 and bf16; fp16 for inputs and outputs.
+// ufp4 - block scale types e4m3, ue5m3, e8m0, e6m2 and bf16; fp16 for inputs and outputs.
 // SPDX-License-Identifier: Apache-2.0
 //
 // | type  | layout                        | from float                                                       |
@@ -8,6 +8,7 @@
 // | e4m3  | E4M3FN, 2^-9 .. 448; NaN 0x7F | RNE, saturating (Inf gives 0x7E); any NaN gives 0x7F             |
 // | ue5m3 | unsigned, 2^-17 .. 114688; NaN 0xFF | RNE, saturating; negative gives 0                          |
 // | e8m0  | 2^(code-127), no zero; NaN 0xFF | floor of the magnitude's exponent; 0 gives code 0, Inf gives 0xFE |
+// | e6m2  | unsigned, 2^-48 .. 49152, no zero; NaN 0xFF | RNE, saturating at both ends; negative gives 2^-48  |
 // | fp16  | IEEE binary16; NaN 0x7E00     | RNE, overflow to infinity (never a scale)                        |
 //
 // Sources: OCP Microscaling Formats v1.0; CUDA Math API, __nv_cvt_float_to_fp8 (SATFINITE), ..._to_e8m0 (RZ).
@@ -56,6 +57,24 @@ class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
   UFP4_MEMBER static constexpr float(max)() { return detail::exp2i(127); }
 };
 
+/// The block scale of HiF4: unsigned, six exponent bits with bias 48, two mantissa bits, without zero and subnormals.
+class e6m2 : public detail::small_float<e6m2, std::uint8_t> {
+ public:
+  e6m2() = default;
+  UFP4_MEMBER constexpr explicit e6m2(float x) {
+    constexpr std::uint32_t least = (127u - 48u) << 23;  // 2^-48
+    const std::uint32_t m = detail::magnitude_bits(x);
+    const std::uint32_t code = (m + 0x000FFFFFu + (m >> 21 & 1u)) >> 21;  // exponent and two bits, ties to even
+    const bool small = m < least || detail::is_negative(x);
+    const std::uint32_t above = code - (least >> 21);
+    bits_ = static_cast<std::uint8_t>(detail::is_nan(x) ? 0xFFu : small ? 0u : above < 0xFEu ? above : 0xFEu);
+  }
+  UFP4_MEMBER constexpr explicit operator float() const {
+    return bits_ == 0xFFu ? detail::quiet_nan : detail::to_float((std::uint32_t{bits_} << 21) + ((127u - 48u) << 23));
+  }
+  UFP4_MEMBER static constexpr float(max)() { return 49152.0f; }
+};
+
 /// bfloat16. The conversion from float is that of a scale: it saturates at the largest finite number, also for Inf.
 /// bf16 matrices hold IEEE bits instead: an infinity stays an infinity (round_to<bf16>).
 class bf16 : public detail::small_float<bf16, std::uint16_t> {
@@ -95,6 +114,8 @@ template <>
 struct scale_traits<ufp4::ue5m3> : scale_of_kind<scale_kind::ue5m3> {};
 template <>
 struct scale_traits<ufp4::e8m0> : scale_of_kind<scale_kind::e8m0> {};
+template <>
+struct scale_traits<ufp4::e6m2> : scale_of_kind<scale_kind::e6m2> {};
 
 static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> && scale_format<ue5m3> &&
               scale_format<e8m0> && !scale_format<fp16>);
@@ -130,6 +151,7 @@ UFP4_HD constexpr std::uint32_t encode_scale(scale_kind kind, float x) {
     case scale_kind::e4m3: return e4m3(x).bits();
     case scale_kind::ue5m3: return ue5m3(x).bits();
     case scale_kind::e8m0: return e8m0(x).bits();
+    case scale_kind::e6m2: return e6m2(x).bits();
   }
   return 0;
 }
@@ -141,6 +163,7 @@ UFP4_HD constexpr float decode_scale(scale_kind kind, std::uint32_t bits) {
     case scale_kind::e4m3: return static_cast<float>(e4m3::from_bits(code));
     case scale_kind::ue5m3: return static_cast<float>(ue5m3::from_bits(code));
     case scale_kind::e8m0: return static_cast<float>(e8m0::from_bits(code));
+    case scale_kind::e6m2: return static_cast<float>(e6m2::from_bits(code));
   }
   return 0;
 }

@@ -86,7 +86,7 @@ status dequantize_as(const context& ctx, const Q& q, const format_spec& format, 
     if (tiles == 0) return status_of("dequantize", success);
     const kernels::dequantize_job job{.codes = q.codes().data(),
                                       .scales = q.scales().data(),
-                                      .tensor_scale = format.two_level ? q.tensor_scale() : nullptr,
+                                      .tensor_scale = format.has_tensor_scale() ? q.tensor_scale() : nullptr,
                                       .format = format,
                                       .padded_cols = q.padded_cols(),
                                       .out = thread::writer_of(to),

@@ -59,7 +59,7 @@ struct layer_side {
 
   const recipe::operand_policy& policy() const { return now->recipe().operand(index); }
   bool quantizes() const { return policy().quantized && ready.empty(); }
-  bool two_level() const { return quantizes() && policy().format.two_level; }
+  bool two_level() const { return quantizes() && policy().format.has_tensor_scale(); }
   place place_of(std::size_t e) const { return places.empty() ? place{} : places[e]; }
   quantize_job job(std::size_t e) const {
     return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e));
@@ -106,8 +106,11 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
   return out;
 }
 
-/// Checks that kernels can count the elements of what they quantize, or keep as bf16.
+/// Checks that kernels have the format, and can count the elements of what they quantize, or keep as bf16.
 inline void check_places(const char* operation, const layer_side& side, bool keeps) {
+  expects(!side.quantizes() || !ufp4::detail::is_extended(side.policy().format), operation, ": ",
+          recipe::detail::operand_names[side.index], ": format not available on GPUs: it has ",
+          ufp4::detail::extended_parts);
   if (!side.quantizes() && !keeps) return;
   for (std::size_t e = 0; e < side.parts.size(); ++e)
     check_places(operation, recipe::detail::operand_names[side.index], side.parts[e].rows, side.parts[e].cols);

@@ -36,7 +36,7 @@ UFP4_DEVICE tensor_constants constants_of(const quantize_task& task, const Coder
     tensor = Coder::constants(coder.format, to_float(bits));
   else
     tensor = make_tensor_constants(coder.format, coder.rule, to_float(bits));
-  if (task.job.format.two_level && bits >= infinity_bits) tensor.decode = to_float(0x7FC00000u);
+  if (task.job.format.has_tensor_scale() && bits >= infinity_bits) tensor.decode = to_float(0x7FC00000u);
   return tensor;
 }
 

@@ -86,7 +86,7 @@ inline void add_quantized(gguf_writer& out, const std::string& name, const any_q
                      sink(row.data(), row.size());
                    }
                  }});
-  if (q.spec().two_level) out.add(ggml_scale_name(name), source_of(q.tensor_scale(), {1}));
+  if (q.spec().has_tensor_scale()) out.add(ggml_scale_name(name), source_of(q.tensor_scale(), {1}));
 }
 
 /// A matrix of ggml's blocks, checked and not yet read. Of more than two dimensions (experts) all but the last count as

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ufp4/block/presets.hpp>
 #include <ufp4/interop/tensor_file.hpp>
+#include <ufp4/matrix/preset_names.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
 namespace ufp4::interop::inline UFP4_TYPES {

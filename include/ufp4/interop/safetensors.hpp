@@ -20,9 +20,17 @@ inline void check_layout(const std::string& name, const any_quantized_view& q, t
   expects(q.transform().n == 1, label, " was quantized after a Hadamard transform of ", q.transform().n, instead);
   expects(q.cols() == q.padded_cols(), label, " has ", q.cols(), " columns, not a multiple of the block's ",
           q.spec().block.cols, instead);
-  expects(layout != tensor_layout::compressed_tensors || !q.spec().two_level || divisor_of(q.tensor_scale()) != 0,
-          label, " has the tensor scale ", q.tensor_scale(), ", which is not the reciprocal of a float",
-          "; tensor_layout::modelopt stores the scale itself");
+  expects(
+      layout != tensor_layout::compressed_tensors || !q.spec().has_tensor_scale() || divisor_of(q.tensor_scale()) != 0,
+      label, " has the tensor scale ", q.tensor_scale(), ", which is not the reciprocal of a float",
+      "; tensor_layout::modelopt stores the scale itself");
+}
+
+/// std::invalid_argument for a format that no layout represents.
+inline void check_storable(const char* operation, const std::string& name, const format_spec& format) {
+  const std::string format_name(preset_name(format));
+  expects(!ufp4::detail::is_extended(format), operation, ": format not available in safetensors: ", printable(name),
+          format_name.empty() ? "" : " is " + format_name + ", which", " has ", ufp4::detail::extended_parts);
 }
 
 /// Adds the tensors of a quantized matrix, whose memory must stay valid until the file is written.
@@ -30,12 +38,13 @@ inline void check_layout(const std::string& name, const any_quantized_view& q, t
 /// (compressed_tensors) a tensor scale that is not a float's reciprocal. The ufp4 layout represents every matrix.
 inline void add_quantized(safetensors_writer& out, const std::string& name, const any_quantized_view& q,
                           tensor_layout layout) {
+  check_storable("add_quantized", name, q.spec());
   check_layout(name, q, layout);
   const quantized_names names = names_of(name, layout);
   const quantized_tensors t = tensors_of(q.spec(), {q.rows(), q.cols()}, q.transform(), layout);
   out.add(names.codes, source_of(t.codes_type, t.codes, q.codes().data()));
   out.add(names.scales, source_of(t.scales_type, t.scales, q.scale_bytes().data()));
-  if (q.spec().two_level) {
+  if (q.spec().has_tensor_scale()) {
     const bool divides = layout == tensor_layout::compressed_tensors;
     out.add(names.tensor_scale, source_of(divides ? divisor_of(q.tensor_scale()) : q.tensor_scale(), t.tensor_scale));
   }
@@ -86,7 +95,7 @@ inline format_spec format_of_weight(const safetensors_reader& file, const std::s
   const std::string& text = file.metadata().at(own_mark + name);
   const bool two_level = file.find(place.names.tensor_scale) != nullptr;
   for (const format_spec& format : known_formats())
-    if (format.two_level == two_level && text.starts_with(format_text(format) + " ")) return format;
+    if (format.has_tensor_scale() == two_level && text.starts_with(format_text(format) + " ")) return format;
   file.fail("tensor " + printable(name) + ": unknown format: " + printable(text));
 }
 
@@ -162,6 +171,7 @@ inline void read_shape(safetensors_reader& file, const std::string& name, tensor
 
 /// The weight `name` in any layout, checked and not yet read. file_error if it is missing, broken or of another format.
 inline stored_weight find_weight(safetensors_reader& file, const std::string& name, const format_spec& format) {
+  check_storable("find_weight", name, format);
   const quantized_place place = find_quantized(file, name);
   stored_weight weight{.format = format, .codes = &file.at(place.names.codes), .scales = &file.at(place.names.scales)};
   const std::string label = "tensor " + printable(weight.codes->name);
@@ -170,9 +180,9 @@ inline stored_weight find_weight(safetensors_reader& file, const std::string& na
     file.fail(label + " has no ufp4 metadata, so it can be read as nvfp4 or mxfp4 only");
   read_shape(file, name, place.layout, weight);
   const bool has_scale = !place.names.tensor_scale.empty() && file.find(place.names.tensor_scale) != nullptr;
-  if (own && has_scale && !format.two_level)
+  if (own && has_scale && !format.has_tensor_scale())
     file.fail(label + ": format mismatch: it has a tensor scale, " + printable(place.names.tensor_scale));
-  if (format.two_level && (has_scale || !place.may_lack_scale))
+  if (format.has_tensor_scale() && (has_scale || !place.may_lack_scale))
     read_tensor_scales(file, file.at(place.names.tensor_scale), weight,
                        place.layout == tensor_layout::compressed_tensors);
   return weight;

@@ -3,7 +3,8 @@
 //
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row, or, in a
 // wide format, one a byte, padded_cols() bytes a row; scales row-major, padded_cols() / block.cols a row, one row of
-// them for every block.rows rows.
+// them for every block.rows rows, each followed by its outer scales where the format has an array of them
+// (scale_strip).
 #pragma once
 
 #if defined(__linux__)
@@ -23,7 +24,7 @@ namespace ufp4::inline UFP4_TYPES {
 /// The bytes of a quantized matrix.
 struct quantized_size {
   std::size_t codes = 0;   ///< bytes of codes
-  std::size_t scales = 0;  ///< bytes of block scales
+  std::size_t scales = 0;  ///< bytes of block scales, and of outer scales of rows or segments
   /// The bytes of one memory range for both: the scales begin at the next multiple of 64.
   constexpr std::size_t total() const { return (codes + 63) / 64 * 64 + scales; }
 };
@@ -111,7 +112,7 @@ struct quantized_shape {
 class shaped {
  public:
   UFP4_HOST_MEMBER const format_spec& spec() const { return shape_.format; }
-  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }  ///< 1 without a second level
+  UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }  ///< 1 where the format has none
   UFP4_HOST_MEMBER std::size_t rows() const { return shape_.rows; }
   UFP4_HOST_MEMBER std::size_t cols() const { return shape_.cols; }
   UFP4_HOST_MEMBER std::size_t padded_cols() const { return shape_.padded_cols(); }
@@ -174,10 +175,10 @@ inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "
 
 inline quantized_size storage_of(const char* what, const quantized_shape& s) {
   check_none(what, format_mismatch(s.format));
-  const std::size_t padded = s.padded_cols(), length = static_cast<std::size_t>(s.format.block.cols);
+  const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
-  const std::size_t blocks = scale_rows(s.rows, s.format.block) * (padded / length);
-  return {code_bytes(s.format, elements), blocks * static_cast<std::size_t>(scale_bytes(s.format.scale))};
+  return {code_bytes(s.format, elements),
+          scale_rows(s.rows, s.format.block) * scale_strip_of(s.format, padded).bytes()};
 }
 
 /// The code of element k of a row whose codes begin at `row`.
@@ -197,7 +198,7 @@ inline void store_codes(const format_spec& f, const std::uint8_t* codes, std::si
 inline void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
                         std::span<const std::byte> scales) {
   const quantized_size size = storage_of(what, s);
-  const auto width = static_cast<std::size_t>(scale_bytes(s.format.scale));
+  const auto width = static_cast<std::size_t>(block_bytes(s.format.scale, s.format.choice.count, s.format.block));
   expects(codes.size() == size.codes, what, ": codes has ", codes.size(), " bytes, but ", s.rows, " x ", s.cols,
           " elements (", s.padded_cols(), " with padding) take ", size.codes);
   expects(scales.size() == size.scales, what, ": scales has ", scales.size() / width, " entries",
@@ -207,24 +208,42 @@ inline void check_spans(const char* what, const quantized_shape& s, std::span<co
   expects(scales.data() != nullptr || scales.empty(), what, ": scales is null");
 }
 
-/// The bits of scale i of an array of scales.
-inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
+/// The bits of number i of an array of numbers of 1, 2 or 4 bytes.
+inline std::uint32_t load_bits(const void* scales, int bytes, std::size_t i) {
   std::uint32_t wide = 0;
   std::uint16_t half = 0;
-  switch (scale_bytes(kind)) {
+  switch (bytes) {
     case 4: std::memcpy(&wide, static_cast<const char*>(scales) + 4 * i, 4); return wide;
     case 2: std::memcpy(&half, static_cast<const char*>(scales) + 2 * i, 2); return half;
     default: return static_cast<const std::uint8_t*>(scales)[i];
   }
 }
 
-inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
+inline void store_bits(void* scales, int bytes, std::size_t i, std::uint32_t bits) {
   const auto half = static_cast<std::uint16_t>(bits);
-  switch (scale_bytes(kind)) {
+  switch (bytes) {
     case 4: std::memcpy(static_cast<char*>(scales) + 4 * i, &bits, 4); return;
     case 2: std::memcpy(static_cast<char*>(scales) + 2 * i, &half, 2); return;
     default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits);
   }
+}
+
+/// The bits of scale i of an array of scales.
+inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
+  return load_bits(scales, scale_bytes(kind), i);
+}
+inline void store_scale(void* scales, scale_kind kind, std::size_t i, std::uint32_t bits) {
+  store_bits(scales, scale_bytes(kind), i, bits);
+}
+/// What is stored for block i: its scale, with the number of its grid.
+inline std::uint32_t load_block(const void* scales, const format_spec& f, std::size_t i) {
+  return load_bits(scales, block_bytes(f.scale, f.choice.count, f.block), i);
+}
+
+/// The outer scale that covers column k, from the outer scales of a strip; 1 without an array of them.
+inline float outer_scale_at(const format_spec& f, std::size_t padded, const void* outers, std::size_t k) {
+  const std::size_t covered = outer_columns(f, padded);
+  return covered == 0 ? 1.0f : decode_scale(f.outer.type, load_scale(outers, f.outer.type, k / covered));
 }
 
 inline bool same_bytes(const void* a, const void* b, std::size_t size) {
@@ -254,16 +273,21 @@ class any_quantized_view : public detail::shaped {
 
   UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
   UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return scales_; }
-  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
+  /// Element (row, col), decoded: value * fl(block scale * outer scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
     const format_spec& f = shape_.format;
     const auto height = static_cast<std::size_t>(f.block.rows), length = static_cast<std::size_t>(f.block.cols);
     detail::expects(row < rows() && col < cols(), "element (", row, ", ", col, ") of a quantized matrix of ", rows(),
                     " x ", cols());
-    const std::size_t block = row / height * (padded_cols() / length) + col / length;
-    const float scale = detail::decode_scale(f.scale, detail::load_scale(scales_.data(), f.scale, block));
+    const detail::scale_strip strip = detail::scale_strip_of(f, padded_cols());
+    const std::byte* scales = scales_.data() + row / height * strip.bytes();
+    const std::uint32_t bits = detail::load_block(scales, f, col / length);
+    const float scale = detail::decode_block(f, bits);
+    const float outer =
+        f.has_outer_array() ? detail::outer_scale_at(f, padded_cols(), scales + strip.outer_at(), col) : tensor_scale();
+    const float power = detail::exp2i(detail::exponent_of(f, bits, static_cast<int>(col % length)));
     const std::uint8_t code = detail::element_code(f, codes_.data() + detail::code_bytes(f, row * padded_cols()), col);
-    return detail::value_of(f, code) * (scale * tensor_scale());
+    return detail::element_value(f, bits, code) * power * (scale * outer);
   }
 
  protected:

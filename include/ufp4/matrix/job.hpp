@@ -28,6 +28,7 @@ namespace ufp4::detail::inline UFP4_CODE {
 ///
 /// | codes  | panels of 16 rows; in one, for every 8 k, 16 words of 4 bytes, one a row, codes in canonical order |
 /// | scales | panels of 16 rows; in one, for every block, 16 scales, one a row (also of square blocks)           |
+/// | outer  | scales of rows or segments, row-major, after all block scales, at the next multiple of their size  |
 ///
 /// Rows are filled up to whole panels, and a row's codes to whole words, with codes of zero and scales of zero bits.
 struct prepacked_layout {
@@ -61,6 +62,16 @@ struct prepacked_layout {
     return panels(rows) * panel_bytes(padded_cols);
   }
   UFP4_MEMBER constexpr std::size_t scale_count(std::size_t rows) const { return filled_rows(rows) * blocks; }
+  /// Where the outer scales of a matrix with so many rows begin among its scale bytes.
+  UFP4_MEMBER constexpr std::size_t outer_at(std::size_t rows, const scale_strip& strip) const {
+    const std::size_t bytes = scale_count(rows) * strip.block_bytes;
+    return (bytes + strip.outer_bytes - 1) / strip.outer_bytes * strip.outer_bytes;
+  }
+  /// The bytes of all its scales.
+  UFP4_MEMBER constexpr std::size_t scale_bytes(std::size_t rows, const scale_strip& strip) const {
+    if (strip.outers == 0) return scale_count(rows) * strip.block_bytes;
+    return outer_at(rows, strip) + rows * strip.outers * strip.outer_bytes;
+  }
 };
 
 /// A matrix to be quantized. A strip has as many rows as a block; a run is the longer of block and transform.
@@ -88,11 +99,22 @@ struct quantized_source {
   bool interleaved = false;
 
   std::size_t blocks() const { return padded_cols / static_cast<std::size_t>(format.block.cols); }
+  scale_strip strip() const { return scale_strip_of(format, padded_cols); }
   prepacked_layout layout() const { return {padded_cols, blocks()}; }  ///< where interleaved
   /// Where the scale of block b of a row is.
   std::size_t scale_index(std::size_t row, std::size_t b) const {
     if (interleaved) return layout().scale_index(row, b);
-    return row / static_cast<std::size_t>(format.block.rows) * blocks() + b;
+    const std::size_t pitch = format.has_outer_array() ? strip().bytes() / strip().block_bytes : blocks();
+    return row / static_cast<std::size_t>(format.block.rows) * pitch + b;
+  }
+  /// The outer scale of block b of a row; 1 without an array of them.
+  float outer_scale(std::size_t row, std::size_t b) const {
+    if (!format.has_outer_array()) return 1.0f;
+    const scale_strip s = strip();
+    const std::size_t at = interleaved ? layout().outer_at(rows, s) + row * s.outers * s.outer_bytes
+                                       : row / static_cast<std::size_t>(format.block.rows) * s.bytes() + s.outer_at();
+    return outer_scale_at(format, padded_cols, static_cast<const std::byte*>(scales) + at,
+                          b * static_cast<std::size_t>(format.block.cols));
   }
   /// Where the byte with the codes of k and k + 1 of a row is, k even; in a wide format that of k.
   std::size_t code_index(std::size_t row, std::size_t k) const {
@@ -108,6 +130,28 @@ struct quantized_sink {
   void* scales = nullptr;
 };
 
+/// The values of all grids of a format as integers times one power of two.
+struct grid_integers {
+  bool exact = true;  ///< whether they, times the powers of their exponents, are such integers, up to 181
+  float unit = 0;     ///< the power of two
+  std::int16_t integer[4][16] = {};
+};
+constexpr grid_integers integers_of_grids(const format_spec& f) {
+  grid_integers all{f.grid.exact_products, f.grid.unit};
+  for (int g = 1; g <= f.choice.count; ++g) {
+    all.exact = all.exact && nth_grid(f, g).exact_products;
+    all.unit = nth_grid(f, g).unit < all.unit ? nth_grid(f, g).unit : all.unit;
+  }
+  for (int g = 0; all.exact && g <= f.choice.count; ++g)
+    for (int c = 0; c < 16; ++c) {
+      const float units = nth_grid(f, g).value[c] / all.unit;
+      const float most = 181.0f / static_cast<float>(1 << exponent_levels(f.block));
+      if (!(units >= -most && units <= most)) return {false};
+      all.integer[g][c] = static_cast<std::int16_t>(units);
+    }
+  return all;
+}
+
 /// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
 struct gemm_operand {
   bool is_quantized = true;
@@ -119,7 +163,11 @@ struct gemm_operand {
   std::size_t padded_cols() const { return is_quantized ? q.padded_cols : plain.padded_cols; }
   float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
   const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
-  constexpr bool exact() const { return is_quantized && q.format.grid.exact_products; }
+  constexpr bool exact() const {
+    if (!is_quantized) return false;
+    const bool one_table = q.format.choice.count == 0 && q.format.block.group[0] == 0;
+    return one_table ? q.format.grid.exact_products : integers_of_grids(q.format).exact;
+  }
   bool interleaved() const { return is_quantized && q.interleaved; }
   constexpr bool is_wide() const { return is_quantized && q.format.is_wide(); }
 };

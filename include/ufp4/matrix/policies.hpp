@@ -85,8 +85,9 @@ template <class P>
 concept search_policy = std::same_as<P, mse_search> || std::same_as<P, mae_search>;
 
 template <class P>
-concept policy = transform<P> || rounding_policy<P> || any_scale_rule<P> || std::same_as<P, tensor_amax> ||
-                 std::same_as<P, shard> || std::same_as<P, count_into> || std::same_as<P, undo_transform>;
+concept policy = std::same_as<P, choose_grid> || transform<P> || rounding_policy<P> || any_scale_rule<P> ||
+                 std::same_as<P, tensor_amax> || std::same_as<P, shard> || std::same_as<P, count_into> ||
+                 std::same_as<P, undo_transform>;
 
 template <class O, class P>
 constexpr void apply_policy(O& options, const P& policy) {
@@ -98,10 +99,13 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.rule = policy;
   else if constexpr (search_policy<P>)
     join_search(options.rule, policy.spec());
+  else if constexpr (std::same_as<P, choose_grid>)
+    options.rule.grids = policy.by;
   else if constexpr (builtin_scale_rule<P>) {
     const scale_rule_spec before = options.rule;
     options.rule = policy.spec();
     if (before.searches) join_search(options.rule, before);
+    if (before.grids != search_error::squared) options.rule.grids = before.grids;
   } else if constexpr (std::same_as<P, tensor_amax>) {
     options.has_amax = true;
     options.global_amax = policy.value;
@@ -126,6 +130,8 @@ constexpr auto collect(const Policies&... policies) {
   static_assert(!(scale_rule<Policies> || ...) || !(search_policy<Policies> || ...),
                 "a search looks around a scale rule of the library's own, not around one of the program's");
   static_assert((0 + ... + int{search_policy<Policies>}) <= 1, "two searches for a scale in one call");
+  static_assert(!(scale_rule<Policies> || ...) || !(std::same_as<Policies, choose_grid> || ...),
+                "choose_grid compares the scales of a rule of the library's own");
   using all = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;
   constexpr bool random = ((std::same_as<Policies, stochastic> || std::same_as<Policies, rounding_spec>) || ...);
   std::conditional_t<random || (transform<Policies> || ...), all, nearest_options<all, least>> options;
@@ -137,8 +143,8 @@ constexpr auto collect(const Policies&... policies) {
 template <any_block_format F, class... Policies>
 constexpr auto collect_for(const Policies&... policies) {
   constexpr bool has_amax = (std::same_as<Policies, tensor_amax> || ...);
-  static_assert(F::two_level || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
-  static_assert(!F::two_level || has_amax || !(std::same_as<Policies, shard> || ...),
+  static_assert(F::has_tensor_scale || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
+  static_assert(!F::has_tensor_scale || has_amax || !(std::same_as<Policies, shard> || ...),
                 "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
   constexpr quantize_needs least = F::is_wide                  ? quantize_needs::any_nearest
                                    : scale_divides(spec_of<F>) ? quantize_needs::nearest
@@ -160,14 +166,17 @@ inline void check_mode(const char* operation, accumulate mode) {
 /// The part of a whole operand that `s` describes must consist of whole blocks and runs.
 inline void check_shard(const char* operation, const shard& s, const format_spec& format, const transform_spec& t,
                         std::size_t cols) {
-  const std::size_t run = padded_length(1, format.block, t);
-  expects(s.first_col % run == 0, operation, ": shard.first_col must be a multiple of ", run,
-          " (the longer of block and transform), got ", s.first_col);
+  const std::size_t run = whole_run(format, t);
+  expects(s.first_col % run == 0, operation, ": shard.first_col must be a multiple of ", run, " (", run_name(format),
+          "), got ", s.first_col);
   expects(s.first_col <= s.total_cols && cols <= s.total_cols - s.first_col, operation,
           ": shard exceeds its whole: first_col ", s.first_col, " + ", cols, " columns > total_cols ", s.total_cols);
   expects(s.first_col + cols == s.total_cols || cols % run == 0, operation,
-          ": the columns of a shard that is not the last must be a multiple of ", run,
-          " (the longer of block and transform), got ", cols);
+          ": the columns of a shard that is not the last must be a multiple of ", run, " (", run_name(format),
+          "), got ", cols);
+  expects(format.outer.span != outer_span::row || cols == s.total_cols, operation,
+          ": a shard of a format with an outer scale for each row must have whole rows, got ", cols, " of ",
+          s.total_cols, " columns");
   expects(s.first_row % static_cast<std::size_t>(format.block.rows) == 0, operation,
           ": shard.first_row must be a multiple of the block's ", format.block.rows, " rows, got ", s.first_row);
 }
@@ -179,9 +188,10 @@ inline void check_settings(const char* operation, const quantize_settings& o, co
   const std::uint32_t amax = opaque_bits(o.global_amax);
   expects(amax <= max_finite_bits || amax == sign_mask, operation, ": tensor_amax must be finite and >= 0, got ",
           o.global_amax);
-  expects(!o.has_amax || format.two_level, operation, ": tensor_amax has no effect: the format has no tensor scale");
+  expects(!o.has_amax || format.has_tensor_scale(), operation,
+          ": tensor_amax has no effect: the format has no tensor scale");
   if (!o.has_shard) return;
-  expects(!format.two_level || o.has_amax || amax_is_known, operation,
+  expects(!format.has_tensor_scale() || o.has_amax || amax_is_known, operation,
           ": a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
   check_shard(operation, o.place, format, o.transform, cols);
 }
@@ -192,6 +202,10 @@ void check_options(const char* operation, const O& options, const format_spec& f
                    bool amax_is_known = false) {
   if constexpr (std::same_as<decltype(options.rule), scale_rule_spec>)
     check_none(operation, rule_mismatch(options.rule, format));
+  else
+    expects(format.choice.count == 0 && format.block.group[0] == 0, operation,
+            ": a scale rule of the program's own is for formats of one grid without one-bit exponents; this one has ",
+            format.choice.count + 1, " grids, ", exponent_count(format.block), " exponents");
   if constexpr (std::same_as<decltype(options.rounding), rounding_spec>)
     expects(options.rounding.what <= rounding_spec::kind::stochastic, operation,
             ": invalid kind of rounding_spec: ", static_cast<unsigned>(options.rounding.what));

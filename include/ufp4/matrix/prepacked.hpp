@@ -19,8 +19,7 @@ inline quantized_size prepacked_size(const char* what, const quantized_shape& s)
   const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, prepacked_layout::filled_rows(s.rows), s.cols,
                                              prepacked_layout::filled_cols(padded), s.transform);
-  return {elements / 2,
-          layout_of(s.format, padded).scale_count(s.rows) * static_cast<std::size_t>(scale_bytes(s.format.scale))};
+  return {elements / 2, layout_of(s.format, padded).scale_bytes(s.rows, scale_strip_of(s.format, padded))};
 }
 
 /// The sizes of a caller's spans against the shape.
@@ -35,16 +34,26 @@ inline void check_prepacked_spans(const char* what, const quantized_shape& s, st
   expects(scales.data() != nullptr || scales.empty(), what, ": scales is null");
 }
 
+/// A prepacked matrix or a view of one, as kernels read it.
+template <class P>
+quantized_source prepacked_source(const P& p) {
+  return {p.codes().data(), p.scale_bytes().data(), p.spec(),      p.rows(), p.cols(),
+          p.padded_cols(),  p.tensor_scale(),       p.transform(), true};
+}
+
 /// Q: a prepacked matrix or a view of one.
 template <class Q>
 float prepacked_element(const Q& p, std::size_t row, std::size_t col) {
   expects(row < p.rows() && col < p.cols(), "element (", row, ", ", col, ") of a prepacked matrix of ", p.rows(), " x ",
           p.cols());
-  const format_spec& f = p.spec();
-  const prepacked_layout layout = layout_of(f, p.padded_cols());
-  const std::size_t at = layout.scale_index(row, col / static_cast<std::size_t>(f.block.cols));
-  const float scale = decode_scale(f.scale, load_scale(p.scale_bytes().data(), f.scale, at)) * p.tensor_scale();
-  return f.grid.value[layout.code(p.codes().data(), row, col)] * scale;
+  const quantized_source q = prepacked_source(p);
+  const format_spec& f = q.format;
+  const std::size_t block = col / static_cast<std::size_t>(f.block.cols);
+  const std::uint32_t bits = load_block(q.scales, f, q.scale_index(row, block));
+  const float scale = decode_block(f, bits);
+  const float outer = f.has_outer_array() ? q.outer_scale(row, block) : q.tensor_scale;
+  const float power = exp2i(exponent_of(f, bits, static_cast<int>(col % static_cast<std::size_t>(f.block.cols))));
+  return nth_grid(f, grid_number(f, bits)).value[q.layout().code(q.codes, row, col)] * power * (scale * outer);
 }
 
 /// Copies the block scales of one row; Bits is as wide as a scale.
@@ -56,13 +65,24 @@ void interleave_scales(const quantized_source& from, const prepacked_layout& to,
     std::memcpy(out + b * prepacked_layout::panel_rows * sizeof(Bits), in + b * sizeof(Bits), sizeof(Bits));
 }
 
+/// Copies the outer scales of rows first .. end - 1.
+inline void copy_outer_scales(const quantized_source& from, const prepacked_layout& to, std::size_t first,
+                              std::size_t end, void* scales) {
+  const scale_strip strip = from.strip();
+  const auto height = static_cast<std::size_t>(from.format.block.rows);
+  const std::size_t bytes = strip.outers * strip.outer_bytes;
+  for (std::size_t row = first; bytes != 0 && row < end; ++row)
+    std::memcpy(static_cast<std::byte*>(scales) + to.outer_at(from.rows, strip) + row * bytes,
+                static_cast<const std::byte*>(from.scales) + row / height * strip.bytes() + strip.outer_at(), bytes);
+}
+
 /// Panels first .. last - 1 of a matrix in the canonical layout, filled up as prepacked_layout says.
 inline void prepack_panels(const quantized_source& from, const quantized_sink& to, std::size_t first,
                            std::size_t last) {
   constexpr std::size_t height = prepacked_layout::panel_rows, word = prepacked_layout::word_bytes;
   const prepacked_layout layout = layout_of(from.format, from.padded_cols);
   const std::size_t row_bytes = from.padded_cols / 2, whole = row_bytes / word, rest = row_bytes % word;
-  const auto width = static_cast<std::size_t>(scale_bytes(from.format.scale));
+  const std::size_t width = from.strip().block_bytes;
   const auto interleave = width == 4   ? &interleave_scales<std::uint32_t>
                           : width == 2 ? &interleave_scales<std::uint16_t>
                                        : &interleave_scales<std::uint8_t>;
@@ -78,6 +98,7 @@ inline void prepack_panels(const quantized_source& from, const quantized_sink& t
     if (rest != 0) std::memcpy(out + whole * prepacked_layout::group_bytes, in + whole * word, rest);
     interleave(from, layout, row, to.scales);
   }
+  copy_outer_scales(from, layout, first * height, end, to.scales);
 }
 
 /// The inverse of prepack_panels, for the whole matrix.
@@ -86,16 +107,21 @@ any_quantized unpacked(const Q& p) {
   any_quantized out(p.spec(), p.rows(), p.cols(), p.transform());
   out.set_tensor_scale(p.tensor_scale());
   const format_spec& f = p.spec();
-  const std::size_t row_bytes = p.padded_cols() / 2, width = static_cast<std::size_t>(scale_bytes(f.scale));
+  const std::size_t row_bytes = p.padded_cols() / 2, width = scale_strip_of(f, p.padded_cols()).block_bytes;
   const prepacked_layout layout = layout_of(f, p.padded_cols());
+  const scale_strip strip = scale_strip_of(f, p.padded_cols());
+  const std::size_t outer_bytes = strip.outers * strip.outer_bytes;
   for (std::size_t row = 0; row < p.rows(); ++row) {
     for (std::size_t at = 0; at < row_bytes; at += prepacked_layout::word_bytes)
       std::memcpy(out.codes().data() + row * row_bytes + at, p.codes().data() + layout.code_index(row, 2 * at),
                   row_bytes - at < prepacked_layout::word_bytes ? row_bytes - at : prepacked_layout::word_bytes);
-    const std::size_t scale_row = row / static_cast<std::size_t>(f.block.rows) * layout.blocks;
+    std::byte* scales = out.scale_bytes().data() + row / static_cast<std::size_t>(f.block.rows) * strip.bytes();
     for (std::size_t b = 0; b < layout.blocks; ++b)
-      std::memcpy(out.scale_bytes().data() + (scale_row + b) * width,
-                  p.scale_bytes().data() + layout.scale_index(row, b) * width, width);
+      std::memcpy(scales + b * width, p.scale_bytes().data() + layout.scale_index(row, b) * width, width);
+    if (outer_bytes == 0) continue;
+    std::memset(scales + layout.blocks * width, 0, strip.outer_at() - layout.blocks * width);
+    std::memcpy(scales + strip.outer_at(),
+                p.scale_bytes().data() + layout.outer_at(p.rows(), strip) + row * outer_bytes, outer_bytes);
   }
   return out;
 }
@@ -112,7 +138,7 @@ class prepacked : public Memory {
 
   /// The rows divided by panel_rows, rounded up.
   UFP4_HOST_MEMBER std::size_t panels() const { return prepacked_layout::panels(this->rows()); }
-  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
+  /// Element (row, col), decoded: value * fl(block scale * outer scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
     return prepacked_element(*this, row, col);
   }
@@ -146,7 +172,7 @@ class any_prepacked_view : public detail::shaped {
 
   UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
   UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return scales_; }
-  /// Element (row, col), decoded: value * fl(block scale * tensor scale).
+  /// Element (row, col), decoded: value * fl(block scale * outer scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
     return detail::prepacked_element(*this, row, col);
   }

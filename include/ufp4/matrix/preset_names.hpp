@@ -9,12 +9,13 @@ namespace ufp4::inline UFP4_CODE {
 
 // Templates, so that only a program that calls them pays for the formats as data.
 
-/// "nvfp4, nv_e1m2, ...": every preset's name, for messages; the wide ones last.
+/// "nvfp4, nv_e1m2, ...": every preset's name, for messages; those of extended_presets and the wide ones last.
 template <class = void>
 std::string preset_names() {
   std::string all;
   const auto add = [&all](auto row) { all += (all.empty() ? "" : ", ") + std::string(row.name); };
   for_each_preset(add);
+  for_each_extended_preset(add);
   for_each_wide_preset(add);
   return all;
 }
@@ -23,11 +24,12 @@ std::string preset_names() {
 template <class = void>
 const format_spec* find_preset(std::string_view name) {
   const format_spec* found = nullptr;
-  const auto compare = [&](auto row) {
+  const auto look = [&](auto row) {
     if (name == row.name) found = &row.spec;
   };
-  for_each_preset(compare);
-  for_each_wide_preset(compare);
+  for_each_preset(look);
+  for_each_extended_preset(look);
+  for_each_wide_preset(look);
   return found;
 }
 
@@ -44,11 +46,12 @@ const format_spec& preset(std::string_view name) {
 template <class = void>
 std::string_view preset_name(const format_spec& format) {
   std::string_view name;
-  const auto compare = [&](auto row) {
+  const auto look = [&](auto row) {
     if (format == row.spec) name = row.name;
   };
-  for_each_preset(compare);
-  for_each_wide_preset(compare);
+  for_each_preset(look);
+  for_each_extended_preset(look);
+  for_each_wide_preset(look);
   return name;
 }
 

@@ -140,8 +140,7 @@ inline void check_operand(const char* operation, const char* name, const plain_s
 }
 template <prepacked_like P>
 gemm_operand gemm_operand_of(const P& p, int) {
-  return {.q = {p.codes().data(), p.scale_bytes().data(), p.spec(), p.rows(), p.cols(), p.padded_cols(),
-                p.tensor_scale(), p.transform(), true}};
+  return {.q = prepacked_source(p)};
 }
 inline gemm_operand gemm_operand_of(const plain_side& side, int block) {
   gemm_operand out{.is_quantized = false, .plain = {.x = side.x, .transform = side.transform}};

@@ -15,10 +15,15 @@ class typed_memory : public quantized_memory {
   using format = Format;
   using scale_type = typename Format::scale_type;
 
-  UFP4_HOST_MEMBER std::span<const scale_type> scales() const {
+  /// The block scales; a format without an array of them (has_scale_array) has scale_bytes() only.
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const
+    requires(Format::has_scale_array)
+  {
     return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
-  UFP4_HOST_MEMBER std::span<scale_type> scales() {
+  UFP4_HOST_MEMBER std::span<scale_type> scales()
+    requires(Format::has_scale_array)
+  {
     return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
 
@@ -45,6 +50,7 @@ class quantized_view : public any_quantized_view {
   UFP4_HOST_MEMBER quantized_view(std::span<const std::uint8_t> codes, std::span<const scale_type> scales,
                                   float tensor_scale, std::size_t rows, std::size_t cols,
                                   const transform_spec& applied = {})
+    requires(Format::has_scale_array)
       : any_quantized_view("quantized_view", {spec_of<Format>, tensor_scale, rows, cols, applied}, codes,
                            std::as_bytes(scales)) {}
   /// A view whose format is this one, as data: std::invalid_argument for any other.
@@ -52,9 +58,20 @@ class quantized_view : public any_quantized_view {
     detail::expects(q.spec() == spec_of<Format>, "quantized_view: the view has another format");
   }
 
-  UFP4_HOST_MEMBER std::span<const scale_type> scales() const {
+  /// The block scales; a format without an array of them (has_scale_array) has scale_bytes() only.
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const
+    requires(Format::has_scale_array)
+  {
     return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
+
+ private:
+  UFP4_HOST_MEMBER quantized_view(const detail::quantized_shape& shape, std::span<const std::uint8_t> codes,
+                                  std::span<const std::byte> scales)
+      : any_quantized_view("quantized_view", shape, codes, scales) {}
+
+  template <any_block_format>
+  friend class quantized_matrix;
 };
 
 /// An any_quantized whose format is a type: it owns its memory.
@@ -71,9 +88,7 @@ class quantized_matrix : public detail::typed_memory<Format> {
   }
 
   /// A view of the whole matrix.
-  UFP4_HOST_MEMBER quantized_view<Format> view() const {
-    return {this->codes(), this->scales(), this->tensor_scale(), this->rows(), this->cols(), this->transform()};
-  }
+  UFP4_HOST_MEMBER quantized_view<Format> view() const { return {this->shape_, this->codes(), this->scale_bytes()}; }
   UFP4_HOST_MEMBER operator quantized_view<Format>() const { return view(); }
   UFP4_HOST_MEMBER operator any_quantized_view() const { return view(); }
   /// The same memory with the format as data.
@@ -135,22 +150,59 @@ quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std:
   return quantized_view<typename Q::format>(row_range(any_quantized_view(q), first, count));
 }
 
+}  // namespace ufp4::inline UFP4_CODE
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// What parts of a row must be multiples of: the longest of block, transform and segment.
+inline std::size_t whole_run(const format_spec& f, const transform_spec& t) {
+  const std::size_t run = padded_length(1, f.block, t), segment = static_cast<std::size_t>(f.outer.segment);
+  return segment > run ? segment : run;
+}
+/// Its description in messages.
+inline const char* run_name(const format_spec& f) {
+  return f.outer.segment != 0 ? "the longest of block, transform and segment" : "the longer of block and transform";
+}
+
+/// The scales of the columns from `first` on, with their outer scales.
+inline void copy_strips(const any_quantized_view& q, std::size_t first, quantized_memory& out) {
+  const format_spec& f = q.spec();
+  const scale_strip from = scale_strip_of(f, q.padded_cols()), to = scale_strip_of(f, out.padded_cols());
+  const std::size_t block = first / static_cast<std::size_t>(f.block.cols);
+  const std::size_t outer = f.outer.span == outer_span::row ? 0 : first / static_cast<std::size_t>(f.outer.segment);
+  for (std::size_t strip = 0; to.bytes() != 0 && strip < scale_rows(q.rows(), f.block); ++strip) {
+    const std::byte* in = q.scale_bytes().data() + strip * from.bytes();
+    std::byte* copy = out.scale_bytes().data() + strip * to.bytes();
+    std::memset(copy, 0, to.bytes());  // also what aligns the outer scales
+    std::memcpy(copy, in + block * from.block_bytes, to.blocks * to.block_bytes);
+    std::memcpy(copy + to.outer_at(), in + from.outer_at() + outer * from.outer_bytes, to.outers * to.outer_bytes);
+  }
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
 /// A copy of columns first .. first + count - 1. std::invalid_argument unless the columns exist, whole blocks and runs
-/// of the transform begin at `first`, and whole ones end there or at the matrix's end.
+/// of the transform begin at `first`, and whole ones end there or at the matrix's end; so with the segments of outer
+/// scales.
 inline any_quantized col_range(const any_quantized_view& q, std::size_t first, std::size_t count) {
-  const std::size_t run = detail::padded_length(1, q.spec().block, q.transform());
+  const std::size_t run = detail::whole_run(q.spec(), q.transform());
   detail::expects(first <= q.cols() && count <= q.cols() - first, "col_range: columns out of range: ", first, " + ",
                   count, " > ", q.cols());
   detail::expects(first % run == 0 && (count % run == 0 || first + count == q.cols()),
-                  "col_range: first and count must be multiples of ", run, " (the longer of block and transform), got ",
+                  "col_range: first and count must be multiples of ", run, " (", detail::run_name(q.spec()), "), got ",
                   first, " and ", count);
   any_quantized out(q.spec(), q.rows(), count, q.transform());
   out.set_tensor_scale(q.tensor_scale());
   const auto row = [&q](std::size_t cols) { return storage_size(q.spec(), 1, cols, q.transform()); };
   const quantized_size all = row(q.cols()), skipped = row(first), taken = row(count);
   detail::copy_columns(q.codes().data(), all.codes, skipped.codes, taken.codes, q.rows(), out.codes().data());
-  detail::copy_columns(q.scale_bytes().data(), all.scales, skipped.scales, taken.scales,
-                       detail::scale_rows(q.rows(), q.spec().block), out.scale_bytes().data());
+  if (q.spec().has_outer_array())
+    detail::copy_strips(q, first, out);
+  else
+    detail::copy_columns(q.scale_bytes().data(), all.scales, skipped.scales, taken.scales,
+                         detail::scale_rows(q.rows(), q.spec().block), out.scale_bytes().data());
   return out;
 }
 template <quantized Q>
@@ -161,7 +213,8 @@ quantized_matrix<typename Q::format> col_range(const Q& q, std::size_t first, st
 /// The transpose of a matrix of square blocks, made from its codes: it has the bits of quantizing the transposed matrix
 /// with the same policies, unless rounding is stochastic. std::invalid_argument after a Hadamard transform.
 template <quantized Q>
-  requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols)
+  requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols && Q::format::has_scale_array &&
+           Q::format::grids == 1)
 quantized_matrix<typename Q::format> transpose(const Q& in) {
   detail::expects(in.transform().n == 1, "transpose: codes after a Hadamard transform cannot be transposed, n is ",
                   in.transform().n);

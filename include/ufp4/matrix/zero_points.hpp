@@ -23,7 +23,7 @@ inline format_spec zero_point_format(std::size_t rows, std::size_t cols, std::si
   check_size("codes", codes, rows * cols);
   check_size("scales", scales, rows * (cols / group));
   check_size("zero_points", zero_points, rows * (cols / group));
-  return {grid_of<int4>(), scale_kind::f32, static_cast<int>(group), false};
+  return {grid_of<int4>(), scale_kind::f32, static_cast<int>(group), {}};
 }
 
 inline void check_below_16(const char* name, std::span<const std::uint8_t> values) {

@@ -92,7 +92,7 @@ inline void check_shard(const char* operation, const bound_recipe& now, int left
   for (std::size_t e = 0; e < s.experts(); ++e) check_part(operation, now, left, e, s.offsets[e + 1] - s.offsets[e]);
   for (int i = left; i < left + 2; ++i) {
     const operand_policy& o = now.recipe().operand(i);
-    expects(!has_tokens(i) || !o.quantized || !o.format.two_level || place.tokens, operation,
+    expects(!has_tokens(i) || !o.quantized || !o.format.has_tensor_scale() || place.tokens, operation,
             ": token_shard.tokens is missing: the tensor scale of ", operand_names[i],
             " needs the amax of the whole batch");
   }

@@ -25,7 +25,7 @@ inline float agreed_amax(const bound_recipe& now, int i, float local_amax) {
 template <class = void>  // so that an include instantiates no kernel (cpu/kernels.hpp)
 float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, const buffer<source>& parts) {
   float global_amax = 0;
-  if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.two_level) return global_amax;
+  if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.has_tensor_scale()) return global_amax;
   for (std::size_t e = 0; e < parts.size(); ++e) {
     const float amax = amax_of<quantize_needs::all>(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
     global_amax = opaque_bits(amax) > opaque_bits(global_amax) ? amax : global_amax;
@@ -46,7 +46,7 @@ stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now
   out.codes = buffer<std::uint8_t>(size.codes);
   out.scales = buffer<std::uint8_t>(size.scales);
   block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
-  cpu::detail::in_exact_environment(&tensor_constants_into, &coder.format, &coder.rule, global_amax, &coder.tensor);
+  cpu::detail::in_exact_environment(&constants_into<decltype(coder)>, &coder, global_amax);
   quantize_with<quantize_needs::all>(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()},
                                      nullptr);
   out.operand.q = {out.codes.data(), out.scales.data(), job.format,          x.rows,

@@ -14,6 +14,7 @@ struct coded_run {
   alignas(64) float x[max_rows * max_cols];
   alignas(64) std::uint8_t codes[max_rows * max_cols];  ///< one a byte
   std::uint32_t scales[max_cols / 2];                   ///< one a block
+  float outer[max_cols / 2];                            ///< the outer scale of each block; 1 in formats of one level
   std::size_t first_row = 0, first_col = 0;
   std::size_t rows = 0;  ///< rows of the matrix in the strip; the other rows are zeros
   int height = 1;        ///< rows of the strip
@@ -62,11 +63,18 @@ void each_run(const quantize_job& job, std::size_t first, std::size_t last, cons
     }
 }
 
-/// Codes every block of a run.
+/// Codes every block of a run. With an array of outer scales, amax[i] is the bits of the amax of what the strip's i-th
+/// outer scale covers, from which the coder's constants follow.
 template <class Coder>
-void code_run(const quantize_job& job, const Coder& coder, coded_run& run, quantize_report& report) {
+void code_run(const quantize_job& job, Coder& coder, const std::uint32_t* amax, coded_run& run,
+              quantize_report& report) {
   const int length = job.format.block.cols;
+  const std::size_t covered = outer_columns(job.format, job.padded_cols);
   for (int b = 0; b < run.cols / length; ++b) {
+    const std::size_t col = run.first_col + static_cast<std::size_t>(b * length);
+    if (covered != 0 && (b == 0 || col % covered == 0))
+      coder.tensor = constants_of(coder, ufp4::detail::to_float(amax[col / covered]));
+    run.outer[b] = coder.tensor.decode;
     const std::uint64_t index = (job.first_row + run.first_row) * job.whole_padded_cols + job.first_col +
                                 run.first_col + static_cast<std::uint64_t>(b * length);
     run.scales[b] = coder({run.x + b * length, run.height, length, run.cols}, index, job.whole_padded_cols,
@@ -80,39 +88,90 @@ inline void store_codes(const quantize_job& job, const coded_run& run, const qua
     ufp4::detail::store_codes(
         job.format, run.codes + r * width, width,
         out.codes + code_bytes(job.format, (run.first_row + r) * job.padded_cols + run.first_col));
-  const std::size_t strip = run.first_row / static_cast<std::size_t>(run.height);
-  const std::size_t first = strip * (job.padded_cols / length) + run.first_col / length;
-  for (std::size_t b = 0; b < width / length; ++b) store_scale(out.scales, job.format.scale, first + b, run.scales[b]);
+  const scale_strip strip = scale_strip_of(job.format, job.padded_cols);
+  char* scales = static_cast<char*>(out.scales) + run.first_row / static_cast<std::size_t>(run.height) * strip.bytes();
+  const std::size_t first = run.first_col / length, covered = outer_columns(job.format, job.padded_cols);
+  for (std::size_t b = 0; b < width / length; ++b)
+    store_bits(scales, static_cast<int>(strip.block_bytes), first + b, run.scales[b]);
+  if (covered == 0) return;
+  if (first == 0)
+    std::memset(scales + strip.blocks * strip.block_bytes, 0, strip.outer_at() - strip.blocks * strip.block_bytes);
+  for (std::size_t b = 0; b < width / length; ++b)
+    if ((first + b) * length % covered == 0)
+      store_scale(scales + strip.outer_at(), job.format.outer.type, (first + b) * length / covered,
+                  ufp4::detail::encode_scale(job.format.outer.type, run.outer[b]));
 }
 
-/// Quantizes strips first .. last - 1 of x. Coder: block_coder, or that of a compat preset.
+/// The amaxes of what the outer scales of a strip cover, of formats with an array of them.
+class outer_amaxes {
+ public:
+  explicit outer_amaxes(const quantize_job& job)
+      : covered_(outer_columns(job.format, job.padded_cols)), bits_(outer_count(job.format, job.padded_cols)) {}
+
+  /// The bits of the largest finite magnitude of each, after the transform. Reads the whole strip, into `run`.
+  void find(const quantize_job& job, std::size_t strip, coded_run& run) {
+    for (std::size_t i = 0; i < bits_.size(); ++i) bits_[i] = 0;
+    for (std::size_t k = 0; bits_.size() != 0 && k < job.padded_cols; k += job.run()) {
+      load_run(job, strip, k, run);
+      const auto width = static_cast<std::size_t>(run.cols);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(run.height) * width; ++i) {
+        const std::uint32_t m = ufp4::detail::magnitude_bits(run.x[i]);
+        std::uint32_t& amax = bits_[(k + i % width) / covered_];
+        if (m < ufp4::detail::infinity_bits && m > amax) amax = m;
+      }
+    }
+  }
+  const std::uint32_t* bits() const { return bits_.data(); }
+
+ private:
+  std::size_t covered_;
+  buffer<std::uint32_t> bits_;
+};
+
+/// body(run) for every run of strips first .. last - 1, coded. Coder: block_coder, or that of a compat preset.
+template <class Coder, class Body>
+void each_coded_run(const quantize_job& job, const Coder& with, std::size_t first, std::size_t last,
+                    quantize_report& report, const Body& body) {
+  coded_run run;
+  Coder coder = with;
+  outer_amaxes amaxes(job);
+  for (std::size_t strip = first; strip < last; ++strip) {
+    amaxes.find(job, strip, run);
+    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+      load_run(job, strip, k, run);
+      code_run(job, coder, amaxes.bits(), run, report);
+      body(run);
+    }
+  }
+}
+
+/// Quantizes strips first .. last - 1 of x.
 template <class Coder>
 void quantize_strips(const quantize_job& job, const Coder& coder, const quantized_sink& out, std::size_t first,
                      std::size_t last, quantize_report& report) {
-  each_run(job, first, last, [&](coded_run& run) {
-    code_run(job, coder, run, report);
-    store_codes(job, run, out);
-  });
+  each_coded_run(job, coder, first, last, report, [&](const coded_run& run) { store_codes(job, run, out); });
 }
 
-/// The decoded values of a coded run to q: fl(value * fl(block scale * tensor scale)).
-inline void decode_run(const quantize_job& job, float tensor_scale, const coded_run& run, float* q) {
+/// The decoded values of a coded run to q: fl(value * fl(block scale * outer scale)).
+inline void decode_run(const quantize_job& job, const coded_run& run, float* q) {
   const int length = job.format.block.cols;
   float effective[coded_run::max_cols / 2];
   for (int b = 0; b < run.cols / length; ++b)
-    effective[b] = ufp4::detail::decode_scale(job.format.scale, run.scales[b]) * tensor_scale;
-  for (int i = 0; i < run.height * run.cols; ++i)
-    q[i] = value_of(job.format, run.codes[i]) * effective[i % run.cols / length];
+    effective[b] = ufp4::detail::decode_block(job.format, run.scales[b]) * run.outer[b];
+  for (int i = 0; i < run.height * run.cols; ++i) {
+    const int b = i % run.cols / length;
+    const float power = exp2i(ufp4::detail::exponent_of(job.format, run.scales[b], i % length));
+    q[i] = ufp4::detail::element_value(job.format, run.scales[b], run.codes[i]) * power * effective[b];
+  }
 }
 
 /// dequantize(quantize(x)) of strips first .. last - 1; undo_transform also applies the inverse transform. x and out
 /// may be the same matrix.
 template <class Coder>
-void fake_quantize_strips(const quantize_job& job, const Coder& coder, float tensor_scale, bool undo_transform,
-                          const sink& out, std::size_t first, std::size_t last, quantize_report& report) {
-  each_run(job, first, last, [&](coded_run& run) {
-    code_run(job, coder, run, report);
-    decode_run(job, tensor_scale, run, run.x);
+void fake_quantize_strips(const quantize_job& job, const Coder& coder, bool undo_transform, const sink& out,
+                          std::size_t first, std::size_t last, quantize_report& report) {
+  each_coded_run(job, coder, first, last, report, [&](coded_run& run) {
+    decode_run(job, run, run.x);
     const std::size_t k = run.first_col, width = static_cast<std::size_t>(run.cols);
     const std::size_t left = out.cols > k ? out.cols - k : 0, live = left < width ? left : width;
     for (std::size_t r = 0; r < run.rows; ++r) {
@@ -140,13 +199,14 @@ inline void quantize_scalar(const quantize_job& job, const block_coder<rounding_
   quantize_strips(job, coder, out, first, last, report);
 }
 
-/// The scale of block b of a row, times `factor` (the tensor scale, or 1), rounded once.
+/// The scale of block b of a row, times `factor` (the tensor scale, or 1), rounded once; with an array of outer scales,
+/// whose formats have no tensor scale, times the outer scale.
 inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b, float factor) {
-  const std::uint32_t bits = load_scale(q.scales, q.format.scale, q.scale_index(row, b));
-  return ufp4::detail::decode_scale(q.format.scale, bits) * factor;
+  return ufp4::detail::decode_block(q.format, load_block(q.scales, q.format, q.scale_index(row, b))) *
+         (q.format.has_outer_array() ? q.outer_scale(row, b) : factor);
 }
 
-/// Rows first .. last - 1: fl(value * fl(block scale * tensor scale)), in the transformed domain.
+/// Rows first .. last - 1: fl(value * fl(block scale * outer scale)), in the transformed domain.
 inline void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   float values[256];
@@ -157,6 +217,12 @@ inline void dequantize_scalar(const quantized_source& q, const sink& out, std::s
       const std::size_t live = q.cols - k < length ? q.cols - k : length;
       for (std::size_t j = 0; j < live; ++j)
         values[j] = value_of(q.format, element_code(q.format, codes, k + j)) * effective;
+      if (q.format.choice.count != 0 || q.format.block.group[0] != 0) {
+        const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(i, k / length));
+        for (std::size_t j = 0; j < live; ++j)
+          values[j] = ufp4::detail::element_value(q.format, bits, element_code(q.format, codes, k + j)) *
+                      exp2i(ufp4::detail::exponent_of(q.format, bits, static_cast<int>(j))) * effective;
+      }
       store_row(out, i, k, live, values);
     }
   }

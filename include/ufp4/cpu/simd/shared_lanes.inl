@@ -127,6 +127,7 @@ UFP4_LANE f32 decode_scale_bits(scale_kind kind, u32 bits) {
     case scale_kind::e8m0:
       if constexpr (finite) break;
       return nan_where(bits == 0xFFu, as_float(maximum(bits << 23, broadcast(0x00400000u))));  // code 0 is 2^-127
+    case scale_kind::e6m2: break;  // portable kernels only (needs_portable)
   }
   return as_float(bits);
 }

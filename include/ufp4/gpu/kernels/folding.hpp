@@ -22,6 +22,7 @@ inline int significant_bits(scale_kind kind) {
     case scale_kind::e4m3:
     case scale_kind::ue5m3: return 4;
     case scale_kind::e8m0: return 1;
+    case scale_kind::e6m2: return 3;
   }
   return 24;
 }

@@ -113,7 +113,7 @@ using kernels::lanes_path, kernels::table_bytes;
 /// The path of the lanes kernels for a quantization.
 inline lanes_path path_of(const quantize_task& task) {
   if (!thread::has_plan(thread::plan_of(task.job.format.grid), task.rounding)) return lanes_path::levels;
-  return task.job.format.two_level ? lanes_path::tensor_scaled : lanes_path::planned;
+  return task.job.format.has_tensor_scale() ? lanes_path::tensor_scaled : lanes_path::planned;
 }
 
 /// The factor of the transform if it may be joined to those of the blocks: a power of two, before a rounding by plan.

@@ -29,7 +29,7 @@ inline scale_plan scale_plan_of(const format_spec& f, const scale_rule_spec& rul
   using kind = scale_rule_spec::kind;
   const float qmax = f.grid.qmax;
   scale_plan p{.kind = f.scale,
-               .two_level = f.two_level,
+               .two_level = f.two_level(),
                .up = rule.what == kind::up,
                .divides = ufp4::detail::scale_divides(f),
                .nan = ufp4::detail::nan_scale(f.scale),

@@ -37,7 +37,7 @@ void accumulate_blocks(const gemm_job& job, std::size_t rows, std::size_t cols, 
 /// Exact dot products of integers.
 inline void accumulate_exact(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth,
                              gemm_scratch& s) {
-  const float unit = job.left.q.format.grid.unit * job.right.q.format.grid.unit;
+  const float unit = integer_unit(job.left.q) * integer_unit(job.right.q);
   accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
     const std::int16_t *a = s.integer[0] + i * panel_depth + k, *b = s.integer[1] + j * panel_depth + k;
     std::int32_t d = 0;
@@ -96,8 +96,8 @@ inline void multiply_fast(const gemm_job& job, const panel& left, const panel& r
 
 inline void multiply_blocks(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
   if (job.left.exact() && job.right.exact()) {
-    decode_codes(job.left.q, left, job.left.q.format.grid.integer, std::int16_t{1}, s.integer[0]);
-    decode_codes(job.right.q, right, job.right.q.format.grid.integer, std::int16_t{1}, s.integer[1]);
+    decode_integers(job.left.q, left, s.integer[0]);
+    decode_integers(job.right.q, right, s.integer[1]);
     return accumulate_exact(job, left.rows, right.rows, left.depth, s);
   }
   decode_values(job.left, left, s.value[0]);
@@ -132,6 +132,7 @@ inline constexpr gemm_kernel gemm_scalar_kernel = {
     .pack_left = [](const gemm_job&, std::size_t, std::size_t, std::byte*) {},
     .scratch_bytes = [](const gemm_job&, std::size_t) { return sizeof(gemm_scratch); },
     .multiply = &gemm_scalar,
+    .any_format = true,
     .knows_wide = true,
 };
 

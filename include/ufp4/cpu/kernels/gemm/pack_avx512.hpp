@@ -216,6 +216,7 @@ void with_scale_kind(scale_kind kind, const F& f) {
     case scale_kind::e4m3: return f.template operator()<scale_kind::e4m3>();
     case scale_kind::ue5m3: return f.template operator()<scale_kind::ue5m3>();
     case scale_kind::e8m0: return f.template operator()<scale_kind::e8m0>();
+    case scale_kind::e6m2: return;  // portable kernels only (needs_portable)
   }
 }
 /// Scales of blocks [block, block + count) of rows [row, row + live), as codes_of takes rows: out[b * 16 + r].

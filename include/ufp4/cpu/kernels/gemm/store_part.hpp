@@ -35,6 +35,43 @@ void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[1
     }
 }
 
+/// decode[number of its block's grid][code] of every element of a panel of a format of several grids.
+template <class T>
+void decode_blocks(const quantized_source& q, const panel& p, const T (&decode)[4][16], T* out) {
+  const auto length = static_cast<std::size_t>(q.format.block.cols);
+  for (std::size_t r = 0; r < p.rows; ++r)
+    for (std::size_t k = 0; k < p.depth; k += length) {
+      const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(p.row + r, (p.k + k) / length));
+      decode_codes(q, {p.row + r, 1, p.k + k, length}, decode[grid_number(q.format, bits)], T{1},
+                   out + r * panel_depth + k);
+    }
+}
+
+/// Multiplies the elements of a decoded panel by two to the exponents of their groups.
+template <class T>
+void apply_exponents(const quantized_source& q, const panel& p, T* out) {
+  const auto length = static_cast<std::size_t>(q.format.block.cols);
+  for (std::size_t r = 0; q.format.block.group[0] != 0 && r < p.rows; ++r)
+    for (std::size_t k = 0; k < p.depth; ++k) {
+      const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(p.row + r, (p.k + k) / length));
+      T& element = out[r * panel_depth + k];
+      element =
+          static_cast<T>(element * static_cast<T>(1 << exponent_of(q.format, bits, static_cast<int>(k % length))));
+    }
+}
+
+/// The values of a panel as integers times integer_unit.
+inline void decode_integers(const quantized_source& q, const panel& p, std::int16_t* out) {
+  if (q.format.choice.count == 0)
+    decode_codes(q, p, q.format.grid.integer, std::int16_t{1}, out);
+  else
+    decode_blocks(q, p, integers_of_grids(q.format).integer, out);
+  apply_exponents(q, p, out);
+}
+inline float integer_unit(const quantized_source& q) {
+  return q.format.choice.count == 0 ? q.format.grid.unit : integers_of_grids(q.format).unit;
+}
+
 /// Block scales without the tensor scale; 1 for an operand that is not quantized.
 inline void decode_scales(const gemm_operand& side, const panel& p, std::size_t block, float* out) {
   for (std::size_t r = 0; r < p.rows; ++r)
@@ -55,7 +92,14 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 /// Element values without their block scales.
 inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
   if (!side.is_quantized) return load_plain(side.plain, p, out);
-  decode_codes(side.q, p, side.q.format.grid.value, side.q.format.grid.unit, out);
+  if (side.q.format.choice.count == 0) {
+    decode_codes(side.q, p, side.q.format.grid.value, side.q.format.grid.unit, out);
+    return apply_exponents(side.q, p, out);
+  }
+  float values[4][16];
+  for (int g = 0; g <= side.q.format.choice.count; ++g)
+    for (int c = 0; c < 16; ++c) values[g][c] = nth_grid(side.q.format, g).value[c];
+  decode_blocks(side.q, p, values, out);
 }
 
 /// Multiplies a panel by its scales and rounds the products to bf16 (folded_bf16); the scales become 1.

@@ -66,14 +66,14 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rul
     s.factor = as_float(bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - bits) << 23);
   } else {
     const f32 x = as_float(amax);
-    const f32 argument = rounded(f.two_level ? x * c.tensor.scale_factor : x / f.grid.qmax);
+    const f32 argument = rounded(f.two_level() ? x * c.tensor.scale_factor : x / f.grid.qmax);
     watched = as_bits(argument);
     bits = encode_scale_bits(f.scale, argument);
     if (c.rule.what == ufp4::detail::rule_kind::up)
       bits -= reinterpret_cast<u32>(decode_scale_bits<true>(f.scale, bits) < argument) &
               reinterpret_cast<u32>(bits < ufp4::detail::max_scale(f.scale));
     s.factor = decode_scale_bits<true>(f.scale, bits);
-    if (f.two_level) s.factor = 1.0f / (s.factor * c.tensor.decode);
+    if (f.two_level()) s.factor = 1.0f / (s.factor * c.tensor.decode);
   }
   constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
   const u32 special = reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range);

@@ -339,8 +339,8 @@ inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_s
   const bool wide = job.format.is_wide(), one_zero = wide || g.minus_zero == g.code[g.zero];
   const bool normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
   const bool has_values = (job.format.block.rows == 1 && !wide) || !ufp4::detail::reads_values(c.rule);
-  return job.format.block.cols >= 16 && !job.rounds_input_to_bf16 && has_values && normal &&
-         (one_zero || is_symmetric(g));
+  return job.format.block.cols >= 16 && !ufp4::detail::needs_portable(job.format) && !job.rounds_input_to_bf16 &&
+         has_values && normal && (one_zero || is_symmetric(g));
 }
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.

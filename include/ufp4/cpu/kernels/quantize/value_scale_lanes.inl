@@ -141,7 +141,7 @@ class value_scales {
       return t;
     }
     t.factor = t.effective = decode_scale_bits<true>(f.scale, bits);
-    if (!f.two_level) return t;
+    if (!f.two_level()) return t;
     const f32 s = t.effective;
     t.effective = rounded(s * plain_.tensor.decode);
     t.factor = s == 0.0f ? f32{} : at_most(1.0f / t.effective, broadcast(ufp4::detail::max_finite));
