@@ -17,6 +17,9 @@ struct block_shape {
   constexpr block_shape() = default;
   UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}             ///< 1 x along_k
   UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}  ///< rows x cols
+  /// Every member: nvcc writes a template argument of this type so.
+  UFP4_MEMBER constexpr block_shape(int rows_, int cols_, const int (&group_)[2])
+      : rows(rows_), cols(cols_), group{group_[0], group_[1]} {}
   friend constexpr bool operator==(const block_shape&, const block_shape&) = default;
 };
 
