@@ -96,7 +96,7 @@ struct quantized_side {
   support::guarded<std::uint8_t> codes, scales;
 
   quantized_side(const named_grid& of, scale_kind kind, block_shape block, std::size_t rows_, std::size_t padded_)
-      : format{of.grid, kind, block, false, of.wide},
+      : format{of.grid, kind, block, {}, of.wide},
         rows(rows_),
         padded(padded_),
         codes(ufp4::detail::code_bytes(format, rows * padded), 1),
