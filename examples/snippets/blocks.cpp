@@ -37,7 +37,7 @@ int main() {
   // Each block is E2M1, or a 4-bit integer times 6/7: whichever has the smaller squared error, or another error.
   static_assert(std::is_same_v<if4, block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>>);
   auto by_mse = quantize<if4>(x);
-  auto by_mae = quantize<if4>(x, choose_grid{search_error::absolute});
+  auto by_magnitude = quantize<if4>(x, choose_grid{search_error::absolute});
 
   // 64 columns under one scale; groups of 8 and of 4 share exponents, 0 or 1, that multiply their values by 2 each.
   static_assert(std::is_same_v<hif4, block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>>);
