@@ -86,7 +86,8 @@ void check_shapes(const gpu::gemm_kernel& kernel, std::span<const product_shape>
 
 /// e8m0 scales of `count` neighbouring powers of two.
 template <class F>
-ufp4::quantized_matrix<F> scaled(std::mt19937_64& gen, ufp4::quantized_matrix<F> q, unsigned lowest, unsigned count) {
+ufp4::quantized_matrix<F> with_powers(std::mt19937_64& gen, ufp4::quantized_matrix<F> q, unsigned lowest,
+                                      unsigned count) {
   for (auto& s : q.scales()) s = ufp4::e8m0::from_bits(static_cast<std::uint8_t>(lowest + gen() % count));
   return q;
 }
@@ -99,10 +100,10 @@ inline void check_e8m0_range(const gpu::gemm_kernel& codes, const gpu::gemm_kern
     unsigned a, b, count;
   };
   for (const range& r : {range{0, 247, 3}, range{50, 50, 20}, range{100, 140, 40}, range{120, 0, 100}}) {
-    check_bound(codes, scaled(gen, model::random_quantized<ufp4::mxfp4>(gen, 9, k), r.a, r.count),
-                scaled(gen, model::random_quantized<ufp4::mxfp4>(gen, 10, k), r.b, r.count));
-    check_bound(containers, scaled(gen, model::random_quantized<ufp4::mxint4>(gen, 9, k), r.a, r.count),
-                scaled(gen, model::random_quantized<ufp4::mx_e1m2>(gen, 10, k), r.b, r.count));
+    check_bound(codes, with_powers(gen, model::random_quantized<ufp4::mxfp4>(gen, 9, k), r.a, r.count),
+                with_powers(gen, model::random_quantized<ufp4::mxfp4>(gen, 10, k), r.b, r.count));
+    check_bound(containers, with_powers(gen, model::random_quantized<ufp4::mxint4>(gen, 9, k), r.a, r.count),
+                with_powers(gen, model::random_quantized<ufp4::mx_e1m2>(gen, 10, k), r.b, r.count));
   }
 }
 

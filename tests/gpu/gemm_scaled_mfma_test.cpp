@@ -15,7 +15,7 @@ namespace {
 namespace kernels = gpu::kernels;
 
 using support::check_bound, support::check_nan_scales, support::check_shapes, support::product_of, support::same_bits,
-    support::scaled, support::shifted;
+    support::with_powers, support::shifted;
 using support::simulated_amd;
 
 /// Whether the device, real or simulated, has the instruction.
@@ -165,10 +165,10 @@ TEST_CASE("the block-scaled MFMA gives the bits of exact_blocks if every sum is 
     REQUIRE(same_bits(product_of(kernel, a, b, {.alpha = -2.5f}), want));
   };
   for (const std::size_t k : {32u, 96u, 130u, 520u}) {
-    check(mx, scaled(gen, model::random_quantized<mxfp4>(gen, 70, k), 127, 3),
-          scaled(gen, model::random_quantized<mxfp4>(gen, 66, k), 127, 3));
-    check(bytes, scaled(gen, model::random_quantized<mxint4>(gen, 70, k), 127, 3),
-          scaled(gen, model::random_quantized<mx_e1m2>(gen, 66, k), 127, 3));
+    check(mx, with_powers(gen, model::random_quantized<mxfp4>(gen, 70, k), 127, 3),
+          with_powers(gen, model::random_quantized<mxfp4>(gen, 66, k), 127, 3));
+    check(bytes, with_powers(gen, model::random_quantized<mxint4>(gen, 70, k), 127, 3),
+          with_powers(gen, model::random_quantized<mx_e1m2>(gen, 66, k), 127, 3));
   }
 }
 

@@ -211,6 +211,9 @@ UFP4_HD constexpr bool is_scale_of_amax(rule_kind kind) {
   return kind != rule_kind::four_over_six && kind != rule_kind::percentile;
 }
 
+template <class P>
+concept search_policy = std::same_as<P, mse_search> || std::same_as<P, mae_search>;
+
 /// Makes a rule search as mse_search or mae_search does.
 constexpr void join_search(scale_rule_spec& rule, const scale_rule_spec& search) {
   rule.searches = true;

@@ -82,9 +82,6 @@ template <class First, class... Rest>
 struct rule_of<First, Rest...> : std::conditional_t<scale_rule<First>, std::type_identity<First>, rule_of<Rest...>> {};
 
 template <class P>
-concept search_policy = std::same_as<P, mse_search> || std::same_as<P, mae_search>;
-
-template <class P>
 concept policy = std::same_as<P, choose_grid> || transform<P> || rounding_policy<P> || any_scale_rule<P> ||
                  std::same_as<P, tensor_amax> || std::same_as<P, shard> || std::same_as<P, count_into> ||
                  std::same_as<P, undo_transform>;
