@@ -137,6 +137,30 @@ void tensor_scale_beside_wide_scales() {
 #endif
 }
 
+void a_factor_of_zero() {  // error: the factor of a grid is positive
+  (void)block_format<one_of<fp4<E2M1>, scaled<int4, pick<0, 6>(), 7>>, e4m3, 16, float>::block_size;
+}
+
+void one_grid_to_choose_from() {  // error: a block chooses among two to four grids
+#if defined(MISTAKE)
+  (void)block_format<one_of<fp4<E2M1>>, e4m3, 16, float>::block_size;
+#else
+  (void)block_format<one_of<fp4<E2M1>, int4>, e4m3, 16, float>::block_size;
+#endif
+}
+
+void three_grids_under_a_float_scale() {  // error: bf16 and float scales can store the choice of two grids only
+#if defined(MISTAKE)
+  (void)block_format<one_of<fp4<E2M1>, int4, fp4<E1M2>>, float, 16>::block_size;
+#else
+  (void)block_format<one_of<fp4<E2M1>, int4>, float, 16>::block_size;
+#endif
+}
+
+// error: one-bit exponents: groups are descending powers of two within a block of one row, at most 24 in all, under a
+//        scale of 8 bits, with one grid
+void groups_that_ascend() { (void)block_format<fp4<E1M2>, e6m2, grouped(64, pick<4, 8>(), pick<8, 4>())>::block_size; }
+
 void scales_of_fp16() {  // error: scale_format
 #if defined(MISTAKE)
   (void)block_format<int4, fp16, 16>::block_size;
@@ -221,6 +245,22 @@ void search_around_a_user_rule() {
   (void)quantize<nvfp4>(x, amax_over_8{}, mse_search{});
 #else
   (void)quantize<nvfp4>(x, scale_up{}, mse_search{});
+#endif
+}
+
+void two_searches() {  // error: two searches for a scale in one call
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x, mse_search{}, mae_search{});
+#else
+  (void)quantize<nvfp4>(x, mae_search{});
+#endif
+}
+
+void a_choice_around_a_user_rule() {  // error: choose_grid compares the scales of a rule of the library's own
+#if defined(MISTAKE)
+  (void)quantize<if4>(x, amax_over_8{}, choose_grid{});
+#else
+  (void)quantize<if4>(x, scale_up{}, choose_grid{});
 #endif
 }
 

@@ -53,18 +53,22 @@ struct per_segment {};
 /// The outer_scale of block_format's last argument.
 template <class T>
 struct outer_scale_of {};
+/// Without outer scales.
 template <>
 struct outer_scale_of<void> {
   static constexpr outer_scale value{};  ///< none
 };
+/// A tensor scale.
 template <scale_format T>
 struct outer_scale_of<T> {
   static constexpr outer_scale value{outer_span::tensor, scale_traits<T>::kind};  ///< of the whole matrix
 };
+/// One of each row of blocks.
 template <scale_format T>
 struct outer_scale_of<per_row<T>> {
   static constexpr outer_scale value{outer_span::row, scale_traits<T>::kind};  ///< of each row
 };
+/// One of each segment.
 template <int cols, scale_format T>
 struct outer_scale_of<per_segment<cols, T>> {
   static constexpr outer_scale value{outer_span::segment, scale_traits<T>::kind, cols};  ///< of each segment

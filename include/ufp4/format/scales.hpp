@@ -61,6 +61,7 @@ class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
 class e6m2 : public detail::small_float<e6m2, std::uint8_t> {
  public:
   e6m2() = default;
+  /// To nearest even; saturates at both ends, negative values and zero at the lower one. NaN is the code 0xFF.
   UFP4_MEMBER constexpr explicit e6m2(float x) {
     constexpr std::uint32_t least = (127u - 48u) << 23;  // 2^-48
     const std::uint32_t m = detail::magnitude_bits(x);

@@ -25,8 +25,10 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// checks the sizes as the host's quantized_view does, and reads nothing.
 template <any_block_format Format>
 class quantized_view {
-  static_assert(!ufp4::detail::is_extended(spec_of<Format>),
-                "GPU operations have no outer scales of rows, of segments or of type bf16");
+  static_assert(
+      !ufp4::detail::is_extended(spec_of<Format>),
+      "GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or "
+      "one-bit exponents");
   static_assert(detail::has_4_bits<Format>());
 
  public:
@@ -62,8 +64,10 @@ class quantized_view {
 /// The same with memory of its own (buffer): for examples, tests and first programs. Movable, not copyable.
 template <any_block_format Format>
 class quantized_matrix {
-  static_assert(!ufp4::detail::is_extended(spec_of<Format>),
-                "GPU operations have no outer scales of rows, of segments or of type bf16");
+  static_assert(
+      !ufp4::detail::is_extended(spec_of<Format>),
+      "GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or "
+      "one-bit exponents");
 
  public:
   using format = Format;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <ufp4/cpu/detect.hpp>
-#include <ufp4/matrix/job.hpp>
+#include <ufp4/cpu/elements.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
