@@ -8,18 +8,26 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The shape of a block: 1 x cols along the contraction axis, or a rectangle; and the groups of columns within it that
-/// share one-bit exponents.
+/// The groups of columns within a block that share one-bit exponents, at up to two levels (numerics 5).
+struct column_groups {
+  int wide = 0;    ///< columns of a group; 0 for no groups
+  int narrow = 0;  ///< columns of a group of the second level, within those of the first; 0 for one level
+  /// The columns of a group of level 0 or 1.
+  UFP4_MEMBER constexpr int operator[](int level) const { return level == 0 ? wide : narrow; }
+  friend constexpr bool operator==(const column_groups&, const column_groups&) = default;
+};
+
+/// The shape of a block: 1 x cols along the contraction axis, or a rectangle; and the groups of columns within it.
 struct block_shape {
-  int rows = 1;           ///< 1, or the height of a rectangle
-  int cols = 16;          ///< along the contraction axis
-  int group[2] = {0, 0};  ///< columns that share a one-bit exponent, at up to two levels; 0 for none (numerics 5)
+  int rows = 1;         ///< 1, or the height of a rectangle
+  int cols = 16;        ///< along the contraction axis
+  column_groups group;  ///< that share one-bit exponents
   constexpr block_shape() = default;
   UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}             ///< 1 x along_k
   UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}  ///< rows x cols
-  /// Every member: nvcc writes a template argument of this type so.
-  UFP4_MEMBER constexpr block_shape(int rows_, int cols_, const int (&group_)[2])
-      : rows(rows_), cols(cols_), group{group_[0], group_[1]} {}
+  /// Every member: code that nvcc writes calls it for a template argument of this type.
+  UFP4_MEMBER constexpr block_shape(int rows_, int cols_, column_groups group_)
+      : rows(rows_), cols(cols_), group(group_) {}
   friend constexpr bool operator==(const block_shape&, const block_shape&) = default;
 };
 
@@ -83,11 +91,7 @@ struct grid_choice {
 };
 
 /// 1 x cols with one-bit exponents of groups of `wide` and, within them, of `narrow` columns.
-constexpr block_shape grouped(int cols, int wide, int narrow = 0) {
-  block_shape shape(cols);
-  shape.group[0] = wide, shape.group[1] = narrow;
-  return shape;
-}
+constexpr block_shape grouped(int cols, int wide, int narrow = 0) { return {1, cols, {wide, narrow}}; }
 
 /// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
