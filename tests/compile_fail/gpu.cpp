@@ -66,8 +66,8 @@ void elements_of_one_byte() {  // error: formats with elements of one byte (int8
 #endif
 }
 
-// error: GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or one-bit
-//        exponents
+// error: GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or
+//        one-bit exponents
 void outer_scales_of_segments() {
 #if defined(MISTAKE)
   (void)gpu::quantized_view<tetrajet2>{};
