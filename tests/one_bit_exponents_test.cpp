@@ -137,12 +137,12 @@ TEST_CASE("what cannot apply to one-bit exponents is rejected", "[exponents]") {
     change(f);
     return rejection([&] { quantize(f, x); });
   };
-  CHECK(bad([](format_spec& f) { f.block.group[1] = 8; }) ==
+  CHECK(bad([](format_spec& f) { f.block.group.narrow = 8; }) ==
         "quantize: the groups of a block must be powers of two, the first at most a block, the second smaller or 0");
-  CHECK(bad([](format_spec& f) { f.block.group[0] = 128; }).find("the groups of a block") != std::string::npos);
+  CHECK(bad([](format_spec& f) { f.block.group.wide = 128; }).find("the groups of a block") != std::string::npos);
   CHECK(bad([](format_spec& f) { f.block.rows = 2; }) ==
         "quantize: one-bit exponents are for blocks of one row and one grid");
   CHECK(bad([](format_spec& f) { f.scale = scale_kind::bf16; }) ==
         "quantize: one-bit exponents need a scale of 8 bits, and there are at most 24 in a block");
-  CHECK(bad([](format_spec& f) { f.block.group[1] = 2; }).find("at most 24") != std::string::npos);
+  CHECK(bad([](format_spec& f) { f.block.group.narrow = 2; }).find("at most 24") != std::string::npos);
 }
