@@ -9,8 +9,8 @@
 /// | variance | v / |g|^2, where v = sum of |g_s - m|^2 / (S - 1) is the variance of one draw                        |
 /// | cosine   | the mean over draws of <g_s, g> / (|g_s| |g|)                                                        |
 ///
-/// batch_variance estimates how much g itself varies from batch to batch, also relative to |g|^2: with the gradients h_m
-/// of M microbatches, whose sum is g, M / (M - 1) * sum of |h_m - g / M|^2 / |g|^2. It needs two microbatches.
+/// batch_variance estimates how much g itself varies from batch to batch, also relative to |g|^2: with the gradients
+/// h_m of M microbatches, whose sum is g, M / (M - 1) * sum of |h_m - g / M|^2 / |g|^2. It needs two microbatches.
 ///
 /// This is done for each of fprop, dgrad and wgrad alone, the two others exact, and for all three.
 #pragma once
