@@ -1023,6 +1023,23 @@ class SecondDesign(unittest.TestCase):
         drawn = xml.etree.ElementTree.fromstring(why.depth_picture(rows))
         self.assertEqual(len([e for e in drawn.iter() if e.get("class", "").startswith("stem")]), 4 * 4 * 2)
 
+    def test_depth_keeps_the_rows_of_its_program_and_reports_its_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            program = place / "program"
+            lines = [",".join(table.DEPTH), "chain,even,ufp4,1,1,0.5,0.25", "chain,even,ufp4,1,2,0.125,1"]
+            program.write_text("#!/bin/sh\n" + "".join(f"echo {line}\n" for line in lines), encoding="utf-8")
+            program.chmod(0o755)
+            command = [sys.executable, str(STUDY / "study.py"), "depth", "--program", str(program), "--results", folder]
+            self.assertEqual(subprocess.run(command, capture_output=True, check=False).returncode, 0)
+            rows = table.read(place / "depth.csv.gz")
+            self.assertEqual([(r["layers"], r["gain"], r["cosine"]) for r in rows], [(1, 0.5, 0.25), (2, 0.125, 1.0)])
+            program.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+            failed = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.assertEqual(failed.returncode, 2)
+            self.assertIn("exit status 3", failed.stderr)
+            self.assertEqual(table.read(place / "depth.csv.gz"), rows)
+
     def test_what_sr_adds_is_relative_to_the_variance_of_the_batch(self):
         rows = []
         for sequences in design.BATCH_SIZES:

@@ -224,7 +224,7 @@ def forks_section(records, model):
     effects = fork_effects(records, model)
     if not effects:
         return []
-    part = "forks, forks-other" if model == "nano" else f"forks-{model}"
+    part, other = ("forks", "; other recipes: `--design forks-other`") if model == "nano" else (f"forks-{model}", "")
     rows = []
     for recipe in sorted(effects, key=lambda r: sum(map(sum, effects[r].values())) / sum(map(len, effects[r].values()))):
         by = effects[recipe]
@@ -245,7 +245,7 @@ def forks_section(records, model):
             f"From a checkpoint of bf16 after {design.WARM} steps, {design.FORK_STEPS} steps under each recipe, in which the "
             f"learning rate decays to zero, with {design.FORK_DRAWS} draws of random signs and bits. The effect is the "
             "held-out loss above that of bf16 steps from the same checkpoint, in percent. Intervals are over checkpoints; "
-            f"s is the standard deviation of a draw at one checkpoint. Command: `{RUN} run --design {part}`."
+            f"s is the standard deviation of a draw at one checkpoint. Command: `{RUN} run --design {part}`{other}."
         ),
         Table(f"Forks, {model}", ["recipe", "checkpoints", "runs", "effect, % [95%]", "s of a draw, %"], rows),
         Text(f"The orderings by these effects, paired by checkpoint; one look at level 0.05, Holm for {len(found)}."),
