@@ -973,7 +973,7 @@ class SecondDesign(unittest.TestCase):
             depth = table.read(results / "depth.csv.gz")
             page.update_blocks(made, second.sections(*rows, first, depth))
             self.assertEqual(made.read_text(encoding="utf-8"), shown.read_text(encoding="utf-8"))
-        for name, picture in second.pictures(*rows, depth).items():
+        for name, picture in second.pictures(*rows, depth, first).items():
             self.assertEqual((shown.parent / "pictures" / name).read_text(encoding="utf-8"), picture)
 
     def test_orderings_after_forks_are_those_of_the_model(self):
@@ -1072,6 +1072,14 @@ class SecondDesign(unittest.TestCase):
             drawn = [e for e in root.iter() if e.get("class", "").startswith("stem")]
             self.assertEqual(len(drawn), rows)
             self.assertNotRegex(picture[name], r"\bnan\b|\binf\b")
+
+    def test_an_interval_far_from_the_others_is_written_and_not_drawn(self):
+        near, far = stats.interval([-0.2, -0.1]), stats.interval([-3.2, -3.3, -3.4])
+        picture = second.forest("x", [("near", near, "ufp4"), ("far", far, "ufp4")], "d", limit=1.0)
+        root = xml.etree.ElementTree.fromstring(picture)
+        self.assertEqual(len([e for e in root.iter() if e.get("class", "").startswith("stem")]), 1)
+        self.assertIn("◂ −3.30 [−3.55, −3.05]", picture)
+        self.assertNotIn(">−3<", picture)  # no tick of the axis
 
 
 class Results(unittest.TestCase):

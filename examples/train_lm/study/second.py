@@ -3,11 +3,14 @@
 """sections(records, gradients, first) makes the parts of docs/study_second.md; every number is computed here."""
 
 import collections
+import math
 
 import numpy
 
 import claims
+import compose_training
 import design
+import findings
 import stats
 import svg
 import verdicts
@@ -388,9 +391,12 @@ def by_layer_section(rows):
 # ---- Pictures
 
 
-def forest(title, rows, x_name):
-    """rows: [(name, Interval, class of recipe)]; the first is at the top."""
-    ends = [v for _, i, _ in rows for v in (i.low, i.high)]
+def forest(title, rows, x_name, limit=math.inf):
+    """rows: [(name, Interval, class of recipe)]; the first is at the top. An interval beyond -limit or limit is written and
+    not drawn, so that the others keep their scale."""
+    beyond = lambda i: i.high < -limit or i.low > limit
+    ends = [v for _, i, _ in rows if not beyond(i) for v in (i.low, i.high)] or [-limit, limit]
+    ends = [max(-limit, min(limit, v)) for v in ends]
     named = [(len(rows) - 1 - k, name) for k, (name, *_) in enumerate(rows)]
     plot = svg.Plot(
         title,
@@ -405,6 +411,11 @@ def forest(title, rows, x_name):
     )
     plot.vertical(0)
     for (y, name), (_, i, recipe) in zip(named, rows):
+        if beyond(i):
+            left = i.high < 0
+            words = f"◂ {with_interval(i, 2)}" if left else f"{with_interval(i, 2)} ▸"
+            plot.text(plot.x0 if left else plot.x1, y, words, dx=4, anchor="start" if left else "end")
+            continue
         plot.whisker(y, i.low, i.high, recipe)
         plot.dot(i.mean, y, recipe, f"{name}: {with_interval(i)}")
     return plot.picture()
@@ -422,14 +433,22 @@ def forest_of(title, some_verdicts):
         for _, b, w, v in some_verdicts
         if v.difference and v.difference.n > 1
     ]
-    return rows and forest(title, rows, "difference of the held-out loss, %; left of 0 agrees with the paper")
+    return rows and forest(title, rows, "difference of the held-out loss, %; left of 0 agrees with the paper", limit=1.0)
 
 
 def picture_name(kind, model):
     return f"study_{kind}.svg" if model == "nano" else f"study_{kind}_{model}.svg"
 
 
-def pictures(records, gradients, depth=()):
+def scaling_picture(first):
+    """The losses of the first design by training compute, with their fits; None without two sizes."""
+    found = findings.find(first)["scaling"]
+    named = [(recipe, recipe) for recipe in found["recipes"]]
+    title = "Loss against training compute, first design"
+    return svg.side_by_side(title, [("", compose_training.scaling_plot(found))], named) if named else None
+
+
+def pictures(records, gradients, depth=(), first=()):
     """{file name: SVG} of docs/pictures/; only those that have data."""
     out, means = {}, gradient_means(gradients)
     wide = lambda i: i is not None and i.n > 1
@@ -450,6 +469,7 @@ def pictures(records, gradients, depth=()):
         rows = [(name, i, recipe_class(recipe)) for name, i, recipe in errors]
         name = "Squared relative error of the gradient by GEMM"
         out["study_gradients.svg"] = forest(name, rows, "bias + variance, % of the squared norm of the gradient")
+    out["study_scaling.svg"] = scaling_picture(first)
     return {name: picture for name, picture in {**out, **why.pictures(gradients, depth)}.items() if picture}
 
 

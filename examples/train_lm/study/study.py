@@ -301,7 +301,7 @@ def command_report(args):
         runs, gradients, _ = second_design(args)
         depth = table.read(args.results / "depth.csv.gz")
         page.update_blocks(args.second_page, second.sections(runs, gradients, merged, depth))
-        for name, picture in second.pictures(runs, gradients, depth).items():
+        for name, picture in second.pictures(runs, gradients, depth, merged).items():
             records.write_atomically(args.second_page.parent / "pictures" / name, picture)
         log(f"written: {args.second_page}")
     for message in found["messages"]:

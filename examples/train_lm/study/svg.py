@@ -92,7 +92,7 @@ FILE_STYLE = (
     ".mark{fill:#0062b0}"
     + "".join(
         f".mark.{cls}{{fill:{hue}}}.stem.{cls},.curve.{cls}{{stroke:{hue}}}"
-        for cls, hue in (("r-e2m1", "#c2500f"), ("r-plain", "#0a8a6a"), ("r-all", "#b0397f"))
+        for cls, hue in (("r-bf16", "#30343b"), ("r-e2m1", "#c2500f"), ("r-plain", "#0a8a6a"), ("r-all", "#b0397f"))
     )
     + ".curve.r-e2m1{stroke-dasharray:7 4}.curve.r-plain{stroke-dasharray:2 4}"
 )
@@ -117,7 +117,8 @@ def side_by_side(title, plots, named, columns=2):
         body.append(f'<text class="name" x="{x + 42:.0f}" y="{y + 4}">{html.escape(words)}</text>')
     for k, (name, plot) in enumerate(plots):
         x, y = k % columns * width, top + k // columns * height
-        body.append(f'<text class="name" x="{x + plot.left}" y="{y + 14}">{html.escape(name)}</text>')
+        if name:
+            body.append(f'<text class="name" x="{x + plot.left}" y="{y + 14}">{html.escape(name)}</text>')
         body.append(f'<g transform="translate({x} {y + 18})">{"".join(plot.body)}</g>')
     return file_of(title, columns * width, top + math.ceil(len(plots) / columns) * height, "".join(body))
 
@@ -230,10 +231,11 @@ class Plot:
             f"<title>{html.escape(title)}</title></rect>"
         )
 
-    def text(self, x, y, words, dx=8):
-        self.body.append(
-            f'<text class="t" x="{self.px(x) + dx:.1f}" y="{self.py(y) + 4:.1f}">{html.escape(words)}</text>'
-        )
+    def text(self, x, y, words, dx=8, anchor="start"):
+        """dx: away from x, to the left with anchor "end"."""
+        at = self.px(x) + (dx if anchor == "start" else -dx)
+        place = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        self.body.append(f'<text class="t" x="{at:.1f}" y="{self.py(y) + 4:.1f}"{place}>{html.escape(words)}</text>')
 
     def picture(self):
         """A file of its own."""
