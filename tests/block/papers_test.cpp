@@ -86,6 +86,10 @@ TEST_CASE("nvint4 has the bits of INT_vs_FP, but where that rounds scales to bf1
   check_blocks<nvint4>(pv::nvint4_codes, pv::nvint4_scales, pv::nvint4_same);
 }
 
+TEST_CASE("razer has the bits of NVFP4-RaZeR, but where that chooses the special value by another error") {
+  check_blocks<razer>(pv::razer_codes, pv::razer_scales, pv::razer_same);
+}
+
 TEST_CASE("tetrajet2 has the bits of TetraJet-v2's kernel, but the last bit of some outer scales and scales of zeros") {
   constexpr std::size_t row_blocks = pv::cols / 16, strip = row_blocks + sizeof(float);
   for (std::size_t m = 0; m < pv::matrices; ++m) {

@@ -663,6 +663,7 @@ constexpr std::tuple pairings{
     pairing<ufp4::nvfp4, e2m1_e4m3_row>{"nvfp4", "E2M1_e4m3_16_row"},
     pairing<ufp4::if4, ufp4::if4>{"if4", "if4"},
     pairing<ufp4::hif4, ufp4::hif4>{"hif4", "hif4"},
+    pairing<ufp4::mixfp4, ufp4::razer>{"mixfp4", "razer"},
     pairing<ufp4::nvfp4, ufp4::if4>{"nvfp4", "if4"},
     pairing<ufp4::int8_f32, ufp4::nvfp4>{"int8_f32", "nvfp4"},
     pairing<ufp4::mxint8, ufp4::mxfp4>{"mxint8", "mxfp4"},
@@ -701,10 +702,11 @@ void run_gemm(reader& in, answer& out) {
   if (!found) unknown("pair of formats", std::string(left) + " and " + std::string(right));
 }
 
-constexpr std::tuple plain_left_formats{
-    variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},      variant<ufp4::mxfp4>{"mxfp4"},
-    variant<ufp4::nvint4>{"nvint4"},     variant<nf4_float>{"nf4_float_16"}, variant<ufp4::tetrajet2>{"tetrajet2"},
-    variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"},        variant<ufp4::int8_f32>{"int8_f32"}};
+constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},
+                                        variant<ufp4::mxfp4>{"mxfp4"},       variant<ufp4::nvint4>{"nvint4"},
+                                        variant<nf4_float>{"nf4_float_16"},  variant<ufp4::tetrajet2>{"tetrajet2"},
+                                        variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"},
+                                        variant<ufp4::int8_f32>{"int8_f32"}, variant<ufp4::razer>{"razer"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());

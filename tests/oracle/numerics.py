@@ -137,20 +137,53 @@ class Grid:
   exact_products = False
 
   @property
-  def values(self):
+  def ascending(self):
     return np.array(self.points, np.float32)
 
   @property
+  def values(self):
+    """float32 of all codes."""
+    return self.ascending
+
+  @property
   def qmax(self):
-    return self.values[15]
+    return np.abs(self.ascending).max()
 
   @property
   def zero(self):
+    """The code of zero."""
     return self.points.index(0)
+
+  @property
+  def place(self):
+    """The code of each point."""
+    return np.arange(16)
 
   @property
   def distinct(self):
     return 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Remapped(Grid):
+  """A 4-bit float whose second zero, code 8, has another value; `points` are its sixteen values in ascending order."""
+  special: float = 0
+  zero = 0
+  exact_products = True
+
+  @property
+  def place(self):
+    of_value = {float(v): c for c, v in enumerate(self.values)}
+    return np.array([of_value[v] for v in self.points])
+
+  @property
+  def values(self):
+    return np.array([*E2M1.magnitudes, self.special, *(-m for m in E2M1.magnitudes[1:])], np.float32)
+
+
+def remapped(special):
+  values = [*E2M1.magnitudes, *(-m for m in E2M1.magnitudes[1:]), special]
+  return Remapped(f"e2m1_with_{special}", tuple(sorted(float(v) for v in values)), float(special))
 
 
 NF4 = Grid("nf4", (  # QLoRA (arXiv 2305.14314), appendix E
@@ -178,14 +211,14 @@ def stochastic_up(a, lo, hi, rounding, index):
 def round_to_grid(t, grid, rounding, index):
   """Signed neighbours; the distances to both are compared exactly (binary64 holds t, the points and their sums).
   Ranks count from zero: the one reading under which a symmetric grid gets the bits of `round_element`."""
-  v = grid.values
+  v, zero = grid.ascending, grid.points.index(0)
   x = np.where(np.isnan(t), v[15], np.clip(t, v[0], v[15]))
   low = np.clip(np.searchsorted(v, x, side="right") - 1, 0, 14)
   lo, hi = v[low], v[low + 1]
   side = 2 * x.astype(np.float64) - (lo.astype(np.float64) + hi.astype(np.float64))
   outward = hi > 0  # the higher neighbour is the larger magnitude: no grid interval spans 0
   if rounding.kind == "nearest_even":
-    up = (side > 0) | ((side == 0) & ((low - grid.zero) % 2 == 1))
+    up = (side > 0) | ((side == 0) & ((low - zero) % 2 == 1))
   elif rounding.kind == "nearest_away":
     up = (side > 0) | ((side == 0) & outward)
   elif rounding.kind == "toward_zero":
@@ -193,7 +226,7 @@ def round_to_grid(t, grid, rounding, index):
   else:
     inner, outer = np.where(outward, lo, -hi), np.where(outward, hi, -lo)
     up = stochastic_up(np.abs(x), inner, outer, rounding, index) == outward
-  return np.where(x == v[15], 15, np.where(x == lo, low, low + up)).astype(np.uint8)
+  return grid.place[np.where(x == v[15], 15, np.where(x == lo, low, low + up))].astype(np.uint8)
 
 
 def round_element(t, element, rounding=NEAREST_EVEN, index=None):
@@ -1003,6 +1036,8 @@ PRESETS = {f.name: f for f in (
     Format("nvint4", INT4, E4M3, 16, True), Format("mxfp4", E2M1, E8M0, 32), Format("mx_e1m2", E1M2, E8M0, 32),
     Format("mxint4", INT4, E8M0, 32), Format("tetrajet2", E2M1, E4M3, 16, outer=128),
     Format("if4", E2M1, E4M3, 16, True, more=((INT4, f32(6) / f32(7)),)),
+    Format("mixfp4", E1M2, E4M3, 16, True, more=((E2M1, f32(.25)),)),
+    Format("razer", remapped(-5), E4M3, 16, True, more=((remapped(5), ONE),)),
     Format("hif4", E1M2, E6M2, 64, groups=(8, 4)), Format("int8_f32", INT8, FLOAT, 16),
     Format("mxint8", INT8Q6, E8M0, 32))}
 GEMMS = ("fprop", "dgrad", "wgrad")

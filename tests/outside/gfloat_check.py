@@ -11,6 +11,7 @@ try:
   import numpy as np
   from gfloat import Domain, FormatInfo, RoundMode
   from gfloat import formats
+  from gfloat.types import Signedness
 except ImportError as error:
   print(f"SKIPPED: {error}, so nothing was compared with gfloat", flush=True)
   raise SystemExit(77)
@@ -66,6 +67,19 @@ def main():
       if kind == "int4":
         want = np.maximum(want, -7)
       test.equal(kind + policy, x, test.convert(kind + policy, x), encoded(kinds[kind], want))
+
+  # IEEE P3109's finite signed formats of 4 bits: the values of the fp4 types times a power of two, with NaN for -0.
+  for kind, precision, factor in (("e3m0", 1, .5), ("e2m1", 2, .5), ("e1m2", 3, 1.), ("e1m2", 4, 1.)):
+    info = formats.format_info_p3109(4, precision, Signedness.Signed, Domain.Finite)
+    every = np.arange(16, dtype=np.uint32)
+    want = np.array([gfloat.decode_float(info, int(c)).fval for c in every], np.float32)
+    got = (test.values(kind, every) * np.float32(factor)).astype(np.float32)
+    assert got.view(np.uint32)[8] == 1 << 31
+    test.equal(f"values of {info.name}", every, np.where(every == 8, np.float32(np.nan), got), want)
+    x = driver.inputs(test.values(kind, np.arange(16)))
+    got = test.convert(kind, x)
+    want = encoded(info, rounded(info, x.astype(np.float64) * factor, RoundMode.TiesToEven))
+    test.equal(info.name, x, np.where(got == 8, 0, got), want)
 
   for kind in ("e4m3", "bf16", "fp16"):
     x = driver.inputs(test.values(kind, np.arange(1 << kinds[kind].k)))

@@ -32,6 +32,10 @@ using tetrajet2 = block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>;
 // Blocks that choose among grids.
 /// IF4 (arXiv 2603.28765): each block is E2M1 or, where the sign bit of its scale is set, a 4-bit integer times 6/7.
 using if4 = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>;
+/// MixFP4 (arXiv 2605.31035): each block is E1M2 or, where the sign bit of its scale is set, E2M1 in its units of 1/4.
+using mixfp4 = block_format<one_of<fp4<E1M2>, scaled<fp4<E2M1>, 1, 4>>, e4m3, 16, float>;
+/// RaZeR (arXiv 2501.04052) with e4m3 scales: E2M1 with -5 instead of -0 or, where the sign bit of the scale is set, 5.
+using razer = block_format<one_of<fp4_remapped<E2M1, -5>, fp4_remapped<E2M1, 5>>, e4m3, 16, float>;
 
 // One-bit exponents under the scale.
 /// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale; groups of 8 and of 4 have exponents.
@@ -74,7 +78,8 @@ using presets =
 /// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because only
 /// CPU operations and the C interface have them: GPUs and file formats reject them.
 using extended_presets =
-    preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">>;
+    preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">,
+                preset_row<mixfp4, "mixfp4">, preset_row<razer, "razer">>;
 /// The presets whose elements take one byte. A list of their own, because GPUs, prepacking and GGUF have formats of 4
 /// bits only.
 using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
