@@ -6,7 +6,7 @@
 //
 // | array       | project, version                                 | function, arguments                              |
 // |-------------|--------------------------------------------------|--------------------------------------------------|
-// | hif4_*      | global-computing-consortium/HiFloat4 6d937b6f    | quant_hifx of base/QFuncs/hifx.py, hifx4          |
+// | hif4_*      | global-computing-consortium/HiFloat4 6d937b6f    | quant_hifx of base/QFuncs/hifx.py, hifx4         |
 // | if4_*       | mit-han-lab/fouroversix dadfad69                 | quantize of pytorch/reference.py, if4, mse       |
 // | tetrajet2_* | thu-ml/TetraJet-v2-NVFP4Training ca5953f6        | kernel nvfp4_double_quant of quant_fp4.cu, not   |
 // |             |                                                  | stochastic, 128 threads                          |

@@ -50,12 +50,12 @@ class fp4 : public detail::ordered<fp4<Layout>, std::uint8_t, 15, std::weak_orde
   UFP4_MEMBER constexpr fp4 operator-() const { return fp4::from_bits(bits_ ^ 8u); }  ///< flips the sign, of zero too
 };
 
-/// fp4<Layout> whose code 8, its second zero, has the value `special` instead (RaZeR, arXiv 2501.04052: a redundant zero
-/// remapped). `special` is not a value of the layout.
+/// fp4<Layout> whose code 8, its second zero, has the value `special` instead (RaZeR, arXiv 2501.04052: redundant zero
+/// remapping). `special` is not a value of the layout.
 ///
-/// | from float | nearest; a tie goes to the value an even number of values from zero; beyond the grid and Inf: saturates |
-/// | NaN        | the code 7, max() of the layout                                                                         |
-/// | zero       | one zero: -0.f and negative values that round to zero give code 0                                       |
+/// | from float | nearest; a tie goes to the value an even number of values from zero; saturates, also for Inf |
+/// | NaN        | the code 7, max() of the layout                                                              |
+/// | zero       | one zero: -0.f and negative values that round to zero give code 0                            |
 template <class Layout, int special>
 class fp4_remapped : public detail::ordered<fp4_remapped<Layout, special>, std::uint8_t, 15, std::strong_ordering> {
   using detail::coded<fp4_remapped, std::uint8_t, 15>::bits_;
