@@ -90,10 +90,12 @@ class Element:
   mantissa: int      # qmax = (2 - 2^-mantissa) * 2^exponent (section 5)
   exponent: int
   twos_complement: bool = False
-  bits: int = 4
+  bits: int = 4             # that a code takes in memory
+  sign_at: int = 3          # the bit of the sign, where codes are not two's complement
+  beyond: tuple = ()        # what the magnitude codes above that of qmax mean: infinity and NaN
+  exact_products: bool = True
 
   zero = 0
-  exact_products = True
 
   @property
   def qmax(self):
@@ -107,7 +109,7 @@ class Element:
   def codes(self, rank, negative):
     if self.twos_complement:
       return np.where(negative != 0, -rank.astype(np.int64) & (2**self.bits - 1), rank).astype(np.uint8)
-    return (np.asarray(negative, np.uint8) << np.uint8(3)) | rank.astype(np.uint8)
+    return (np.asarray(negative, np.uint8) << np.uint8(self.sign_at)) | rank.astype(np.uint8)
 
   @property
   def values(self):
@@ -116,8 +118,9 @@ class Element:
       half = 2**(self.bits - 1)
       integers = np.array([c - 2 * half if c >= half else c for c in range(2 * half)], np.float32)
       return integers * f32(self.magnitudes[1])
-    positive = np.array(self.magnitudes, np.float32)
-    return np.concatenate([positive, -positive])
+    positive = np.array((*self.magnitudes, *self.beyond), np.float32)
+    of_width = np.concatenate([positive, -positive])
+    return np.resize(of_width, 2**self.bits)  # bits above the width are ignored
 
 
 E2M1 = Element("E2M1", (0, .5, 1, 1.5, 2, 3, 4, 6), 1, 2)
@@ -126,7 +129,23 @@ E3M0 = Element("E3M0", (0, .25, .5, 1, 2, 4, 8, 16), 0, 4)
 INT4 = Element("int4", (0, 1, 2, 3, 4, 5, 6, 7), 2, 2, twos_complement=True)
 INT8 = Element("int8", tuple(range(128)), 6, 6, twos_complement=True, bits=8)
 INT8Q6 = Element("int8q6", tuple(n / 64 for n in range(128)), 6, 0, twos_complement=True, bits=8)
-ELEMENTS = (E2M1, E1M2, E3M0, INT4, INT8, INT8Q6)
+
+
+def wide_float(name, exponent_bits, mantissa_bits, bias, mantissa, exponent, beyond=()):
+  """An element of one byte that is a float; mantissa and exponent are those of qmax."""
+  codes = np.arange(2**(exponent_bits + mantissa_bits) - len(beyond))
+  e, m = codes >> mantissa_bits, codes & (2**mantissa_bits - 1)
+  fraction = m / 2**mantissa_bits
+  values = np.where(e > 0, np.exp2(e - float(bias)) * (1 + fraction), np.exp2(1. - bias) * fraction)
+  return Element(name, tuple(values.tolist()), mantissa, exponent, bits=8, sign_at=exponent_bits + mantissa_bits,
+                 beyond=beyond, exact_products=False)
+
+
+FP8_E4M3 = wide_float("fp8_e4m3", 4, 3, 7, 2, 8, (np.nan,))
+FP8_E5M2 = wide_float("fp8_e5m2", 5, 2, 15, 2, 15, (np.inf, np.nan, np.nan, np.nan))
+FP6_E3M2 = wide_float("fp6_e3m2", 3, 2, 3, 2, 4)
+FP6_E2M3 = wide_float("fp6_e2m3", 2, 3, 1, 3, 2)
+ELEMENTS = (E2M1, E1M2, E3M0, INT4, INT8, INT8Q6, FP8_E4M3, FP8_E5M2, FP6_E3M2, FP6_E2M3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -1039,7 +1058,8 @@ PRESETS = {f.name: f for f in (
     Format("mixfp4", E1M2, E4M3, 16, True, more=((E2M1, f32(.25)),)),
     Format("razer", remapped(-5), E4M3, 16, True, more=((remapped(5), ONE),)),
     Format("hif4", E1M2, E6M2, 64, groups=(8, 4)), Format("int8_f32", INT8, FLOAT, 16),
-    Format("mxint8", INT8Q6, E8M0, 32))}
+    Format("mxint8", INT8Q6, E8M0, 32), *(Format("mx" + e.name, e, E8M0, 32)
+                                          for e in (FP8_E4M3, FP8_E5M2, FP6_E3M2, FP6_E2M3)))}
 GEMMS = ("fprop", "dgrad", "wgrad")
 
 
@@ -1175,12 +1195,14 @@ def test_elements():
   for element in ELEMENTS:
     m = element.magnitudes
     least = 2**(element.bits - 1)
+    width = 2 * least if element.twos_complement else 2 << element.sign_at  # codes without ignored bits
     assert all(one(element, v) == (c if not element.twos_complement or c != least else c + 1)
-               for c, v in enumerate(element.values))
+               for c, v in enumerate(element.values[:width]) if np.isfinite(v))
     for i in range(len(m) - 1):
       middle = f32((m[i] + m[i + 1]) / 2)
       assert one(element, middle) == i + i % 2
-      assert one(element, np.nextafter(middle, f32(0))) == i and one(element, np.nextafter(middle, f32(999))) == i + 1
+      assert one(element, np.nextafter(middle, f32(0))) == i
+      assert one(element, np.nextafter(middle, f32(np.inf))) == i + 1
       away = round_element(np.array([-middle], np.float32), element, Rounding("nearest_away"))
       zero = round_element(np.array([-np.nextafter(f32(m[i + 1]), f32(0))]), element, Rounding("toward_zero"))
       assert element.values[away[0]] == -m[i + 1] and element.values[zero[0]] == -m[i]
@@ -1268,7 +1290,7 @@ def test_blocks():
   for fmt in P.values():
     q = quantize(x, fmt)
     assert q.report.nonfinite_blocks == 2 and q.codes.max() == 0
-    assert np.isnan(dequantize(q)).sum() == (32 if fmt.block == 16 else 48)
+    assert np.isnan(dequantize(q)).sum() == {16: 32, 32: 48, 64: 96}[fmt.block]
   # Shards give the whole's bits.
   x = np.random.default_rng(4).standard_cauchy((37, 200)).astype(np.float32)
   policies = dict(transform=random_hadamard(64, 9), rounding=Rounding("stochastic", 5, 6))

@@ -45,6 +45,12 @@ using int8_f32 =
     block_format<int8, float, 16>;              ///< 8-bit integers, binary32 scales: beside nvfp4 and the *_f32 formats
 using mxint8 = block_format<int8q6, e8m0, 32>;  ///< OCP MXINT8: beside mxfp4, mx_e1m2 and mxint4
 
+// Wide floats: references with elements of more bits, of OCP Microscaling Formats v1.0.
+using mxfp8_e4m3 = block_format<fp8_e4m3, e8m0, 32>;  ///< OCP MXFP8 with E4M3
+using mxfp8_e5m2 = block_format<fp8_e5m2, e8m0, 32>;  ///< OCP MXFP8 with E5M2
+using mxfp6_e3m2 = block_format<fp6_e3m2, e8m0, 32>;  ///< OCP MXFP6 with E3M2; a code of 6 bits takes a byte
+using mxfp6_e2m3 = block_format<fp6_e2m3, e8m0, 32>;  ///< OCP MXFP6 with E2M3; a code of 6 bits takes a byte
+
 /// A string literal as a template argument.
 template <std::size_t size>
 struct literal {
@@ -83,6 +89,9 @@ using extended_presets =
 /// The presets whose elements take one byte. A list of their own, because GPUs, prepacking and GGUF have formats of 4
 /// bits only.
 using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
+/// The presets of 8-bit and 6-bit floats. A list of their own: as extended_presets, and not prepacked.
+using reference_presets = preset_rows<preset_row<mxfp8_e4m3, "mxfp8_e4m3">, preset_row<mxfp8_e5m2, "mxfp8_e5m2">,
+                                      preset_row<mxfp6_e3m2, "mxfp6_e3m2">, preset_row<mxfp6_e2m3, "mxfp6_e2m3">>;
 
 /// Calls visit(preset_row<...>{}) for every row of a list, in its order.
 template <class Visit, class... Rows>
@@ -103,6 +112,11 @@ constexpr void for_each_extended_preset(Visit&& visit) {
 template <class Visit>
 constexpr void for_each_wide_preset(Visit&& visit) {
   for_each_row(wide_presets{}, visit);
+}
+/// The same for every preset of reference_presets.
+template <class Visit>
+constexpr void for_each_reference_preset(Visit&& visit) {
+  for_each_row(reference_presets{}, visit);
 }
 
 }  // namespace ufp4::inline UFP4_TYPES
