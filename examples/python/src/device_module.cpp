@@ -56,8 +56,7 @@ struct call_place : device::place {
 /// Padded columns, and rows and columns of the scales.
 std::tuple<std::size_t, std::size_t, std::size_t> sizes(const format_spec& format, std::size_t rows, std::size_t cols,
                                                         const transform_spec& transform) {
-  expects(!format.is_wide(),
-          "QuantizedTensor: formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
+  expects(!format.is_wide(), "QuantizedTensor: formats with elements of one byte run on the CPU only");
   expects(!ufp4::detail::is_extended(format), "QuantizedTensor: format not available on GPUs: it has ",
           ufp4::detail::extended_parts);
   const ufp4::detail::quantized_shape shape{format, 1, rows, cols, transform};
