@@ -23,9 +23,10 @@
 // 64 columns at a time into one of two sets of 32 registers, while the threads add the other set to the sums. Sums of
 // blocks longer than a step stay in registers for several steps, as 64 x 128 in tiles of 128 x 128.
 //
-// Its limit, in blocks of 16, are the additions to the sums: with 8-bit scales 659 instructions of each of a scheduler's
-// two consuming warps for a step whose wgmma needs 1024 cycles, else 1287. From blocks of 32 on it is wgmma, of 128 on
-// shared memory. Decoding is a pass of its own over both operands. Predicted rates, without that pass: docs/gpu.md.
+// Its limit, in blocks of 16, are the additions to the sums: with 8-bit scales 659 instructions of each of a
+// scheduler's two consuming warps for a step whose wgmma needs 1024 cycles, else 1287. From blocks of 32 on it is
+// wgmma, of 128 on shared memory. Decoding is a pass of its own over both operands. Predicted rates, without that pass:
+// docs/gpu.md.
 #pragma once
 
 #include <ufp4/cuda/first_call_check.hpp>

@@ -80,8 +80,8 @@ inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts, boo
          good(job.left) && good(job.right) && (how == wgmma_fold::rounded) == rounds;
 }
 
-/// Operands that two tables of bytes decode to bf16 are the limit of a large product here: gemm_blocks_sm90 decodes each
-/// once, in a pass of its own, whose share falls below the difference from 1024 rows of C on.
+/// Operands that two tables of bytes decode to bf16 are the limit of a large product here: gemm_blocks_sm90 decodes
+/// each once, in a pass of its own, whose share falls below the difference from 1024 rows of C on.
 inline bool decodes_once(const gemm_job& job, const device_facts& facts) {
   const wgmma_fold how = fold_of(job.left, job.right);
   return (how == wgmma_fold::e8m0 || how == wgmma_fold::exact) && job.out.rows >= 1024 &&
