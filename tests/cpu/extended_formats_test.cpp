@@ -66,6 +66,13 @@ any_quantized random_quantized(support::hostile& numbers, const format_spec& for
   return q;
 }
 
+/// Elements of one byte with outer scales of segments, and floats of one byte: portable kernels alone have them.
+const std::vector<format_spec>& wide_formats() {
+  static const std::vector<format_spec> list = {spec_of<block_format<ufp4::int8, e4m3, 16, per_segment<64, float>>>,
+                                                spec_of<block_format<fp8_e5m2, e4m3, 16, float>>};
+  return list;
+}
+
 template <class T>
 void compare_decoded(const any_quantized& q, layout shape) {
   strided<T> want(q.rows(), q.cols(), shape);
@@ -145,6 +152,28 @@ TEST_CASE("every tier gives the portable kernel's bits for products of such form
           REQUIRE(support::same_numbers(product(tier, a, b, exact), product(cpu::isa::scalar, a, b, exact)));
       }
       compare_products(b, a);
+    }
+}
+
+TEST_CASE("elements of one byte with outer scales or exponents give the portable kernel's bits on every tier",
+          "[cpu]") {
+  INFO(support::seed_note());
+  support::hostile numbers(support::seed(3));
+  for (const format_spec& format : wide_formats())
+    for (int i = 0; i < 10; ++i) {
+      const std::size_t k = 1 + numbers.below(300);
+      const any_quantized a = random_quantized(numbers, format, 1 + numbers.below(9), k);
+      compare_decoded<float>(a, layout::packed);
+      compare_decoded<bf16>(a, layout::wide);
+      for (const format_spec& other : {spec_of<nvfp4>, spec_of<tetrajet2>, spec_of<if4>}) {
+        const any_quantized b = random_quantized(numbers, other, 1 + numbers.below(20), k);
+        const gemm_options exact{.accumulate = accumulate::exact_blocks};
+        for (const cpu::isa tier : support::runnable_isas()) {
+          CAPTURE(cpu::name(tier), k, format.outer.segment, other.choice.count);
+          REQUIRE(support::same_numbers(product(tier, a, b, exact), product(cpu::isa::scalar, a, b, exact)));
+          REQUIRE(support::same_numbers(product(tier, b, a, exact), product(cpu::isa::scalar, b, a, exact)));
+        }
+      }
     }
 }
 

@@ -107,7 +107,8 @@ struct extended_gemm : int8_gemm {
   static bool takes(const gemm_job& job) {
     const auto suits = [](const gemm_operand& side) {
       const column_groups group = side.q.format.block.group;
-      return side.is_quantized && (group.wide == 0 || (group.wide >= 2 && group.narrow != 1));
+      if (!side.is_quantized || (side.is_wide() && needs_portable(side.q.format))) return false;
+      return (group.wide == 0 || (group.wide >= 2 && group.narrow != 1));
     };
     if (!suits(job.left) || !suits(job.right) || job.mode == accumulate::folded_bf16) return false;
     if (!needs_portable(job.left.q.format) && !needs_portable(job.right.q.format)) return false;
