@@ -12,11 +12,17 @@
 //
 // | status   | a function that can fail returns UFP4_OK or the kind of the failure, and writes its outputs only after  |
 // |          | all arguments have passed the checks; ufp4_error_message() is the message of the thread's last failure |
-// | memory   | every matrix is in memory of the caller. A call may allocate memory for its own work, and frees it     |
-// |          | before it returns; only the threads of the library's thread pool outlive a call                        |
+// | memory   | every matrix is in memory of the caller. What a call allocates for its own work it frees before it     |
+// |          | returns: a product, packed rows of A (at most 64 MiB at a time) and decoded parts of B for each thread;|
+// |          | a function of a linear layer, also its quantized operands; ufp4_measure, about 160 bytes a row of      |
+// |          | blocks; ufp4_dequantize of a prepacked matrix, its codes and scales in canonical order; operations in  |
+// |          | tetrajet2, 4 bytes a segment of a row for each thread. The rest allocates less than 512 bytes at a     |
+// |          | time. Only the threads of the library's thread pool outlive a call, and the message of a failure, 1 KiB|
+// |          | a thread                                                                                               |
 // | threads  | every function may be called from several threads at a time                                            |
 // | bits     | the same as those of the C++ operations of the same names; docs/numerics.md                            |
-// | versions | structures whose first member is struct_size may grow; initialise them with their _INIT macro. The     |
+// | versions | structures whose first member is struct_size may grow; initialise them with their _INIT macro. Members |
+// |          | that a program's older header lacks have their defaults; a structure of a newer header is an error. The|
 // |          | others, the constants and the functions do not change while UFP4_ABI_VERSION stays the same            |
 #pragma once
 

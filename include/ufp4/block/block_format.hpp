@@ -376,9 +376,18 @@ constexpr bool is_wide_grid(const format_spec& f) {
   return unit > 0x1p-60f && unit < 0x1p40f && (to_bits(unit) & 0x007FFFFFu) == 0 && f.grid == wide_grid(f.wide, unit);
 }
 
+/// The reason why the rows and columns of a block are not supported, or nullptr.
+constexpr const char* block_mismatch(const block_shape& block) {
+  const int rows = block.rows, cols = block.cols;
+  if (cols < 2 || cols > 256 || (cols & (cols - 1)) != 0)
+    return "the block length must be a power of two from 2 to 256";
+  if (rows < 1 || rows > 128 || (rows & (rows - 1)) != 0)
+    return "the rows of a block must be a power of two from 1 to 128";
+  return nullptr;
+}
+
 /// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
-  const int rows = f.block.rows, cols = f.block.cols;
   if (f.wide > wide_element::e2m3) return "the format's wide is no wide_element";
   if (f.is_wide() && (f.choice.count != 0 || f.block.group[0] != 0))
     return "elements of one byte have one grid and no one-bit exponents";
@@ -386,10 +395,7 @@ constexpr const char* format_mismatch(const format_spec& f) {
   if (!f.is_wide() && (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f)))
     return "the format has no values; spec_of<nvfp4> is one that has";
   if (f.scale > scale_kind::e6m2) return "the format's scale is no scale_kind";
-  if (cols < 2 || cols > 256 || (cols & (cols - 1)) != 0)
-    return "the block length must be a power of two from 2 to 256";
-  if (rows < 1 || rows > 128 || (rows & (rows - 1)) != 0)
-    return "the rows of a block must be a power of two from 1 to 128";
+  if (const char* reason = block_mismatch(f.block)) return reason;
   if (const char* reason = choice_mismatch(f)) return reason;
   if (const char* reason = group_mismatch(f.block, f.scale, f.choice.count)) return reason;
   return outer_mismatch(f.outer, f.scale, f.block);
