@@ -211,6 +211,14 @@ inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_
   const std::size_t first = q.scale_index(row, block);
   const scale_kind kind = q.format.scale;
   for (; !q.interleaved && b + lanes <= count; b += lanes) store(out + b, load_scales(kind, q.scales, first + b));
+  if (!q.interleaved && b < count) {
+    const auto bytes = static_cast<std::size_t>(scale_bytes(kind));
+    std::uint8_t last[lanes * sizeof(float)] = {};
+    std::memcpy(last, static_cast<const std::uint8_t*>(q.scales) + (first + b) * bytes, (count - b) * bytes);
+    const f32 scales = load_scales(kind, last, 0);
+    std::memcpy(out + b, &scales, (count - b) * sizeof(float));
+    return;
+  }
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
 }
 
