@@ -249,7 +249,7 @@ inline cast_report cast_strips(const cpu::context& ctx, cast_job& job) {
 }
 
 inline void check_cast(const any_quantized_view& q, const format_spec& to) {
-  check_none("cast", format_mismatch(to));
+  check_format("cast", to);
   expects(!q.spec().is_wide() && !to.is_wide(), "cast: a format with elements of one byte cannot be cast");
   expects(!is_extended(q.spec()), "cast: format not available: the matrix has ", extended_parts);
   expects(!is_extended(to), "cast: format not available: the result has ", extended_parts);

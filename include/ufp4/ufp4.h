@@ -12,11 +12,17 @@
 //
 // | status   | a function that can fail returns UFP4_OK or the kind of the failure, and writes its outputs only after  |
 // |          | all arguments have passed the checks; ufp4_error_message() is the message of the thread's last failure |
-// | memory   | every matrix is in memory of the caller. A call may allocate memory for its own work, and frees it     |
-// |          | before it returns; only the threads of the library's thread pool outlive a call                        |
+// | memory   | every matrix is in memory of the caller. What a call allocates for its own work it frees before it     |
+// |          | returns: a product, packed rows of A (at most 64 MiB at a time) and decoded parts of B for each thread;|
+// |          | a function of a linear layer, also its quantized operands; ufp4_measure, about 160 bytes a row of      |
+// |          | blocks; ufp4_dequantize of a prepacked matrix, its codes and scales in canonical order; operations in  |
+// |          | tetrajet2, 4 bytes a segment of a row for each thread. The rest allocates less than 512 bytes at a     |
+// |          | time. Only the threads of the library's thread pool outlive a call, and the message of a failure, 1 KiB|
+// |          | a thread                                                                                               |
 // | threads  | every function may be called from several threads at a time                                            |
 // | bits     | the same as those of the C++ operations of the same names; docs/numerics.md                            |
-// | versions | structures whose first member is struct_size may grow; initialise them with their _INIT macro. The     |
+// | versions | structures whose first member is struct_size may grow; initialise them with their _INIT macro. Members |
+// |          | that a program's older header lacks have their defaults; a structure of a newer header is an error. The|
 // |          | others, the constants and the functions do not change while UFP4_ABI_VERSION stays the same            |
 #pragma once
 
@@ -64,7 +70,11 @@ enum {
 /// What the codes of a format are.
 enum {
   UFP4_ELEMENT_4_BITS = 0,  ///< two codes a byte, sixteen values
-  UFP4_ELEMENT_INT8 = 1     ///< one code a byte: two's complement, -127 to 127 times a unit
+  UFP4_ELEMENT_INT8 = 1,    ///< one code a byte: two's complement, -127 to 127 times a unit
+  UFP4_ELEMENT_E4M3 = 2,    ///< one code a byte: the FP8 of OCP MX with 4 bits of exponent, 3 of mantissa
+  UFP4_ELEMENT_E5M2 = 3,    ///< one code a byte: the FP8 with 5 and 2
+  UFP4_ELEMENT_E3M2 = 4,    ///< one code a byte, in its low 6 bits: the FP6 with 3 and 2
+  UFP4_ELEMENT_E2M3 = 5     ///< one code a byte, in its low 6 bits: the FP6 with 2 and 3
 };
 
 /// The orders of codes and scales in memory.
@@ -136,7 +146,8 @@ typedef struct ufp4_format {
   int32_t block_cols;  ///< elements along the contraction axis; a power of two from 2 to 256
   int32_t has_tensor_scale;  ///< 1 for a binary32 scale of the whole matrix besides; else 0. ufp4_preset stores a
                              ///< larger number in formats that the other members do not describe completely
-  int32_t element;           ///< UFP4_ELEMENT_4_BITS, or UFP4_ELEMENT_INT8, which is not prepacked
+  int32_t element;           ///< UFP4_ELEMENT_4_BITS; or one of a byte, which is not prepacked, and of which `values`
+                             ///< has the codes 0 to 15
 } ufp4_format;
 
 /// A quantized matrix in memory of the caller. ufp4_quantized_init fills all but the two addresses.

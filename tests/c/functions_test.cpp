@@ -67,6 +67,18 @@ ufp4_transform c_rht() {
 }
 const auto rht = random_hadamard<16>{3};
 
+/// A number as messages have it.
+std::string text_of(double x) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.9g", x);
+  return digits;
+}
+std::string text_of(const void* address) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%p", address);
+  return digits;
+}
+
 /// The message of a call that must fail with that status.
 std::string message_of(std::int32_t status, std::int32_t expected = UFP4_INVALID_ARGUMENT) {
   REQUIRE(status == expected);
@@ -93,6 +105,38 @@ TEST_CASE("every preset has a name, and its values are those of the C++ format",
   REQUIRE((ufp4_preset_count() == i && ufp4_preset_name(i) == nullptr));
 }
 
+TEST_CASE("presets of 8-bit and 6-bit floats are known by name, quantize and multiply as in C++", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(23, rows, cols), w = random_matrix(24, 24, cols);
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w);
+  std::int32_t kind = UFP4_ELEMENT_E4M3;
+  for_each_reference_preset([&](auto row) {
+    CAPTURE(row.name);
+    using element = typename decltype(row)::format::element_type;
+    ufp4_format f;
+    REQUIRE(ufp4_preset(row.name, &f) == UFP4_OK);
+    REQUIRE(f.element == kind++);
+    for (std::uint8_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == static_cast<float>(element::from_bits(c)));
+    owned a(row.name, rows, cols), b("mxfp4", 24, cols);
+    REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &a) == UFP4_OK);
+    REQUIRE(ufp4_quantize(nullptr, &wm, nullptr, &b) == UFP4_OK);
+    const any_quantized qx = quantize(row.spec, x), qw = quantize(preset("mxfp4"), w);
+    REQUIRE(same_content(a, qx));
+    matrix<float> c(rows, 24), d(rows, 24);
+    quantized_gemm(qx, qw, d);
+    const ufp4_matrix cm = c_matrix(c);
+    REQUIRE(ufp4_gemm(nullptr, &a, &b, &cm, nullptr) == UFP4_OK);
+    REQUIRE(same_bits(c, d));
+    f.values[1] *= 2;
+    ufp4_quantized edited;
+    const std::string message = message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &edited));
+    REQUIRE(
+        message.starts_with("ufp4_quantized_init: format.values must be those of the codes 0 to 15 of format.element " +
+                            std::to_string(f.element) + ", got "));
+    REQUIRE(message.ends_with(" as values[1]"));
+  });
+}
+
 TEST_CASE("formats of one byte are known by name, quantize and multiply, and are not prepacked", "[c]") {
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(21, rows, cols), w = random_matrix(22, 24, cols);
@@ -117,10 +161,12 @@ TEST_CASE("formats of one byte are known by name, quantize and multiply, and are
     ufp4_quantized packed;
     REQUIRE(message_of(ufp4_prepacked_init(&f, rows, cols, nullptr, &packed)).find("elements of one byte") !=
             std::string::npos);
+    const float unit = f.values[1];
     f.values[3] = 7;
     REQUIRE(message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &packed)) ==
-            "ufp4_quantized_init: format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1]");
-    f.element = 2;
+            "ufp4_quantized_init: format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], " +
+                text_of(unit) + ", got 7 as values[3]");
+    f.element = 6;
     REQUIRE(message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &packed)).find("format.element") !=
             std::string::npos);
   });
@@ -477,20 +523,22 @@ TEST_CASE("a wrong argument is an error that names it, and nothing is written", 
     for (const std::uint8_t byte : out.code_memory) REQUIRE(byte == 0xA5);
   };
   broken([](auto& m, auto&, auto&, auto&) { m.data = nullptr; }, "ufp4_quantize: x is null, but has 4 x 32 elements");
-  broken([](auto& m, auto&, auto&, auto&) { m.data = static_cast<char*>(m.data) + 1; },
-         "ufp4_quantize: x.data is not aligned to 4 bytes");
+  broken(
+      [](auto& m, auto&, auto&, auto&) { m.data = static_cast<char*>(m.data) + 1; },
+      ("ufp4_quantize: x.data must be aligned to 4 bytes, got " + text_of(reinterpret_cast<const char*>(x.data()) + 1))
+          .c_str());
   broken([](auto& m, auto&, auto&, auto&) { m.dtype = 3; }, "ufp4_quantize: x.dtype must be 0 to 2, got 3");
   broken([](auto& m, auto&, auto&, auto&) { m.rows = 3; }, "ufp4_quantize: shape mismatch: q is 4 x 32, x is 3 x 32");
   broken([](auto&, auto& o, auto&, auto&) { o.struct_size = 8; },
-         ("ufp4_quantize: options.struct_size must be " + std::to_string(sizeof(ufp4_quantize_options)) +
+         ("ufp4_quantize: options.struct_size must be at least " + std::to_string(sizeof(ufp4_quantize_options)) +
           ", got 8; initialise it with its _INIT macro")
              .c_str());
   broken([](auto&, auto& o, auto&, auto&) { o.rounding = -1; },
          "ufp4_quantize: options.rounding must be 0 to 3, got -1");
   broken([](auto&, auto& o, auto&, auto&) { o.rule = UFP4_RULE_MX_CEIL; },
-         "quantize_into: mx_floor, mx_even and mx_ceil are for e8m0 scales");
+         "ufp4_quantize: mx_floor, mx_even and mx_ceil are for e8m0 scales");
   broken([](auto&, auto& o, auto&, auto&) { o.undo_transform = 1; },
-         "quantize_into: undo_transform is for fake_quantize; codes stay in the transformed domain");
+         "ufp4_quantize: undo_transform is for fake_quantize; codes stay in the transformed domain");
   broken([](auto&, auto& o, auto&, auto&) { o.has_amax = 2; }, "ufp4_quantize: options.has_amax must be 0 or 1, got 2");
   broken([](auto&, auto&, auto& c, auto&) { c.threads = -1; },
          "ufp4_quantize: context.threads must not be negative, got -1");
@@ -502,10 +550,90 @@ TEST_CASE("a wrong argument is an error that names it, and nothing is written", 
   broken([](auto&, auto&, auto&, auto& out) { out.layout = UFP4_PREPACKED; },
          "ufp4_quantize: q.layout must be UFP4_CANONICAL, got 1");
   broken([](auto&, auto&, auto&, auto& out) { out.format.block_cols = 24; },
-         "ufp4_quantize: the block length must be a power of two from 2 to 256");
+         "ufp4_quantize: the block length must be a power of two from 2 to 256, got 1 x 24");
   broken([](auto&, auto&, auto&, auto& out) { out.format.values[3] = NAN; },
-         "ufp4_quantize: format.values must be finite, one of them zero and one not");
-  broken([](auto& m, auto&, auto&, auto& out) { out.scales = m.data; }, "quantize_into: scales overlaps x");
+         "ufp4_quantize: format.values must be finite, one of them zero and one not, got 15 finite values and 2 zeros");
+  broken([](auto& m, auto&, auto&, auto& out) { out.scales = m.data; }, "ufp4_quantize: scales overlaps x");
+}
+
+namespace {
+
+/// ufp4_context of a later header, with one more member.
+struct grown_context {
+  std::size_t struct_size;
+  const char* isa;
+  ufp4_executor executor;
+  void* executor_state;
+  std::int32_t threads;
+  std::int32_t first_word;  // where the structure of version 0.1 has padding
+  std::int64_t added;
+};
+constexpr grown_context grown_defaults{sizeof(grown_context), nullptr, nullptr, nullptr, 0, 0, 77};
+
+}  // namespace
+template <>
+inline constexpr std::size_t ufp4::c::detail::size_in_0_1<grown_context> = ufp4::c::detail::size_in_0_1<ufp4_context>;
+
+TEST_CASE("a library whose structure has grown takes that of version 0.1, and the new members have their defaults",
+          "[c]") {
+  using ufp4::c::detail::with_defaults, ufp4::c::detail::size_in_0_1;
+  STATIC_REQUIRE(offsetof(grown_context, added) == size_in_0_1<ufp4_context>);
+  // Memory of exactly the old size: AddressSanitizer finds a read behind it.
+  std::vector<unsigned char> old(sizeof(ufp4_context));
+  const ufp4_context from{sizeof(ufp4_context), "avx2", nullptr, nullptr, 3};
+  std::memcpy(old.data(), &from, sizeof from);
+  const auto* seen = reinterpret_cast<const grown_context*>(old.data());
+  const grown_context now = with_defaults("f", "context", seen, grown_defaults);
+  REQUIRE((std::string(now.isa) == "avx2" && now.threads == 3 && now.added == 77));
+  const grown_context all{sizeof(grown_context), "scalar", nullptr, nullptr, 2, 0, 5};
+  REQUIRE(with_defaults("f", "context", &all, grown_defaults).added == 5);
+}
+
+TEST_CASE("struct_size below that of version 0.1 or above that of the library is an error with both sizes", "[c]") {
+  using ufp4::c::detail::size_in_0_1;
+  STATIC_REQUIRE(size_in_0_1<ufp4_context> == sizeof(ufp4_context));
+  STATIC_REQUIRE(size_in_0_1<ufp4_quantize_options> == sizeof(ufp4_quantize_options));
+  STATIC_REQUIRE(size_in_0_1<ufp4_gemm_options> == sizeof(ufp4_gemm_options));
+  STATIC_REQUIRE(size_in_0_1<ufp4_recipe> == sizeof(ufp4_recipe));
+  const matrix<float> x = random_matrix(19, 4, 32);
+  const ufp4_matrix xm = c_matrix(x);
+  owned q("nvfp4", 4, 32);
+  matrix<float> c(4, 4);
+  const ufp4_matrix cm = c_matrix(c);
+  const auto check = [&](auto structure, const char* name, auto call) {
+    const std::size_t right = structure.struct_size;
+    for (const std::size_t wrong : {std::size_t{0}, right - 1, right + 8, ~std::size_t{0}}) {
+      structure.struct_size = wrong;
+      const std::string text = message_of(call(structure));
+      CAPTURE(text);
+      const bool older = wrong > right;
+      CHECK(text.find(std::string(name) + ".struct_size must be at " + (older ? "most " : "least ") +
+                      std::to_string(right) + ", got " + std::to_string(wrong)) != std::string::npos);
+      CHECK((text.find("is older than the ufp4.h of the program") != std::string::npos) == older);
+    }
+  };
+  check(ufp4_context UFP4_CONTEXT_INIT, "context", [&](const auto& o) { return ufp4_quantize(&o, &xm, nullptr, &q); });
+  check(ufp4_quantize_options UFP4_QUANTIZE_OPTIONS_INIT, "options",
+        [&](const auto& o) { return ufp4_quantize(nullptr, &xm, &o, &q); });
+  check(ufp4_gemm_options UFP4_GEMM_OPTIONS_INIT, "options",
+        [&](const auto& o) { return ufp4_gemm(nullptr, &q, &q, &cm, &o); });
+  check(ufp4_recipe UFP4_RECIPE_INIT, "recipe",
+        [&](const auto& o) { return ufp4_linear_forward(nullptr, &o, &xm, &xm, nullptr, &cm); });
+}
+
+TEST_CASE("the message of every failure begins with the name of the C function", "[c]") {
+  const auto kept = [](const char* message) {
+    ufp4::c::detail::kept_message all;
+    all.keep("ufp4_gemm", message);
+    return std::string(all.text);
+  };
+  CHECK(kept("ufp4_gemm: a is NULL") == "ufp4_gemm: a is NULL");
+  CHECK(kept("ufp4_gemm, product 1: a is NULL") == "ufp4_gemm, product 1: a is NULL");
+  CHECK(kept("quantized_gemm: C overlaps A") == "ufp4_gemm: C overlaps A");
+  CHECK(kept("ufp4_gemm_plain: x") == "ufp4_gemm: x");
+  CHECK(kept("unknown format: fp5") == "ufp4_gemm: unknown format: fp5");
+  CHECK(kept("std::bad_array") == "ufp4_gemm: std::bad_array");
+  CHECK(kept(std::string(5000, 'x').c_str()).size() == 1023);
 }
 
 TEST_CASE("wrong arguments of products, layers and texts are errors that name them", "[c]") {
@@ -529,7 +657,7 @@ TEST_CASE("wrong arguments of products, layers and texts are errors that name th
   const ufp4_matrix twice[] = {cm, cm};
   const ufp4_quantized both[] = {q, q};
   REQUIRE(message_of(ufp4_gemm_grouped(nullptr, 2, both, both, twice, nullptr)) ==
-          "quantized_gemm_grouped: C[0] overlaps C[1]");
+          "ufp4_gemm_grouped: C[0] overlaps C[1]");
   REQUIRE(message_of(ufp4_prepack(nullptr, &q, &w)) == "ufp4_prepack: to.format is not the format of q");
 
   ufp4_recipe r = UFP4_RECIPE_INIT;

@@ -255,12 +255,13 @@ TEST_CASE("a recipe with an invalid format, transform, rounding or mode is rejec
         x + "the format's scale is no scale_kind");
   for (const int length : {512, 24, 1, 0, -16})
     CHECK(edited([&](operand_policy& o) { o.format.block = length; }) ==
-          x + "the block length must be a power of two from 2 to 256");
+          x + "the block length must be a power of two from 2 to 256, got 1 x " + std::to_string(length));
   for (const block_shape block : {block_shape(3, 16), block_shape(256, 128), block_shape(0, 16)})
     CHECK(edited([&](operand_policy& o) {
             o.format.block = block;
             o.transform = {};
-          }) == x + "the rows of a block must be a power of two from 1 to 128");
+          }) == x + "the rows of a block must be a power of two from 1 to 128, got " + std::to_string(block.rows) +
+                    " x " + std::to_string(block.cols));
   for (const scale_kind scale : {scale_kind::f32, scale_kind::bf16, scale_kind::e8m0})
     CHECK(edited([&](operand_policy& o) {
             o.format.scale = scale;

@@ -4,6 +4,7 @@
 // Checks what C++ types exclude: null pointers, numbers that are no enumerator, sizes that do not belong to a shape.
 #pragma once
 
+#include <cstddef>
 #include <ufp4/c/guard.hpp>
 #include <ufp4/ufp4.hpp>
 
@@ -18,13 +19,40 @@ T& given(const char* function, const char* argument, T* pointer) {
   return *pointer;
 }
 
-/// A structure that may be absent: the defaults. Its size tells the version of the header that the caller has.
+/// sizeof of a structure in the header of version 0.1, from its last member there. A member that is added later begins
+/// at this offset or behind it, not in the padding before it, which programs of version 0.1 leave without a value.
+template <class T>
+constexpr std::size_t padded_size(std::size_t end_of_last) {
+  return (end_of_last + alignof(T) - 1) / alignof(T) * alignof(T);
+}
+template <class T>
+inline constexpr std::size_t size_in_0_1 = 0;
+template <>
+inline constexpr std::size_t size_in_0_1<ufp4_context> =
+    padded_size<ufp4_context>(offsetof(ufp4_context, threads) + sizeof(std::int32_t));
+template <>
+inline constexpr std::size_t size_in_0_1<ufp4_quantize_options> =
+    padded_size<ufp4_quantize_options>(offsetof(ufp4_quantize_options, undo_transform) + sizeof(std::int32_t));
+template <>
+inline constexpr std::size_t size_in_0_1<ufp4_gemm_options> =
+    padded_size<ufp4_gemm_options>(offsetof(ufp4_gemm_options, accumulate) + sizeof(std::int32_t));
+template <>
+inline constexpr std::size_t size_in_0_1<ufp4_recipe> =
+    padded_size<ufp4_recipe>(offsetof(ufp4_recipe, accumulate) + sizeof(std::int32_t));
+
+/// A structure that may be absent: the defaults. Its size tells the version of the header that the caller has: members
+/// that this header lacks have their defaults, and are not read. A call only reads structures that have a size.
 template <class T>
 T with_defaults(const char* function, const char* argument, const T* pointer, const T& defaults) {
   if (pointer == nullptr) return defaults;
-  expects(pointer->struct_size == sizeof(T), function, ": ", argument, ".struct_size must be ", sizeof(T), ", got ",
-          pointer->struct_size, "; initialise it with its _INIT macro");
-  return *pointer;
+  const std::size_t size = pointer->struct_size;
+  expects(size >= size_in_0_1<T>, function, ": ", argument, ".struct_size must be at least ", size_in_0_1<T>, ", got ",
+          size, "; initialise it with its _INIT macro");
+  expects(size <= sizeof(T), function, ": ", argument, ".struct_size must be at most ", sizeof(T), ", got ", size,
+          ": the library, version ", version_string, ", is older than the ufp4.h of the program");
+  T out = defaults;
+  std::memcpy(&out, pointer, size);
+  return out;
 }
 
 /// One of the values 0 .. last of an enumeration of the interface.
@@ -95,15 +123,25 @@ inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
     if (std::memcmp(row.spec.grid.value, f.values, sizeof f.values) == 0) grid = row.spec.grid;
   });
   if (grid.levels == 0) grid = grid_of_values(f.values);
-  expects(grid.levels != 0, function, ": format.values must be finite, one of them zero and one not");
+  if (grid.levels != 0) return grid;
+  int zeros = 0, finite = 0;
+  for (const float value : f.values) zeros += value == 0, finite += ufp4::detail::is_finite(value);
+  expects(false, function, ": format.values must be finite, one of them zero and one not, got ", finite,
+          " finite values and ", zeros, " zeros");
   return grid;
 }
-/// The constants of elements of one byte; their values must be 0 .. 15 units.
-inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f) {
+/// The constants of elements of one byte; their values must be 0 .. 15 units, or those of the float's first codes.
+inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f, wide_element kind) {
   const float unit = f.values[1];
-  bool same = true;
-  for (int c = 0; c < 16; ++c) same = same && f.values[c] == static_cast<float>(c) * unit;
-  expects(same, function, ": format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1]");
+  for (std::uint32_t c = 0; kind != wide_element::int8 && c < 16; ++c)
+    expects(f.values[c] == wide_float_value(kind, c), function,
+            ": format.values must be those of the codes 0 to 15 of format.element ", f.element, ", got ", f.values[c],
+            " as values[", c, "]");
+  if (kind != wide_element::int8) return wide_grid(kind, unit);
+  for (int c = 0; c < 16; ++c)
+    expects(f.values[c] == static_cast<float>(c) * unit, function,
+            ": format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], ", unit, ", got ", f.values[c],
+            " as values[", c, "]");
   return wide_grid(wide_element::int8, unit);
 }
 /// ufp4_format::has_tensor_scale of extended preset i: a format that the other members do not describe.
@@ -138,15 +176,23 @@ inline format_spec format_of(const char* function, const ufp4_format* format) {
   const ufp4_format& f = given(function, "format", format);
   if (f.has_tensor_scale >= first_extended) return extended_format(function, f);
   const auto scale = chosen<scale_kind>(function, "format.scale", f.scale, UFP4_SCALE_E8M0);
-  const auto wide = chosen<wide_element>(function, "format.element", f.element, UFP4_ELEMENT_INT8);
+  const auto wide = chosen<wide_element>(function, "format.element", f.element, UFP4_ELEMENT_E2M3);
   format_spec out{
-      wide == wide_element::none ? grid_of_format(function, f) : wide_grid_of_format(function, f),
+      wide == wide_element::none ? grid_of_format(function, f) : wide_grid_of_format(function, f, wide),
       scale,
       {f.block_rows, f.block_cols},
       flag(function, "format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor() : outer_scale{},
       wide};
-  ufp4::detail::check_none(function, ufp4::detail::format_mismatch(out));
+  ufp4::detail::check_format(function, out);
   return out;
+}
+
+/// Rejects an address that is no multiple of the width of the elements there.
+inline void check_alignment(const char* function, const char* argument, const void* address, std::size_t width) {
+  if (reinterpret_cast<std::uintptr_t>(address) % width == 0) return;
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%p", address);
+  expects(false, function, ": ", argument, " must be aligned to ", width, " bytes, got ", digits);
 }
 
 /// A matrix of the interface with checked members.
@@ -156,9 +202,7 @@ inline sink matrix_of(const char* function, const char* argument, const ufp4_mat
   const sink out{m.data,      chosen<dtype>(function, member.c_str(), m.dtype, UFP4_FP16), m.rows, m.cols, m.row_stride,
                  m.col_stride};
   ufp4::detail::check_data(function, argument, out);
-  const std::size_t width = out.kind == dtype::f32 ? 4 : 2;
-  expects(reinterpret_cast<std::uintptr_t>(m.data) % width == 0, function, ": ", argument, ".data is not aligned to ",
-          width, " bytes");
+  check_alignment(function, (std::string(argument) + ".data").c_str(), m.data, out.kind == dtype::f32 ? 4 : 2);
   return out;
 }
 inline source source_of(const sink& m) { return {m.data, m.kind, m.rows, m.cols, m.row_stride, m.col_stride}; }
@@ -187,9 +231,8 @@ inline quantized_storage storage_of(const char* function, const char* argument, 
                                     std::int32_t layout, const format_spec& format) {
   expects(q.layout == layout, function, ": ", argument, ".layout must be ",
           layout == UFP4_CANONICAL ? "UFP4_CANONICAL" : "UFP4_PREPACKED", ", got ", q.layout);
-  const std::size_t width = static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
-  expects(reinterpret_cast<std::uintptr_t>(q.scales) % width == 0, function, ": ", argument,
-          ".scales is not aligned to ", width, " bytes");
+  check_alignment(function, (std::string(argument) + ".scales").c_str(), q.scales,
+                  static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale)));
   const quantized_storage memory{{q.codes, q.codes_size}, {static_cast<std::byte*>(q.scales), q.scales_size}};
   const ufp4::detail::quantized_shape shape{format, 1, q.rows, q.cols, transform_of(function, &q.transform)};
   const std::string what = std::string(function) + ": " + argument;

@@ -9,19 +9,30 @@
 
 namespace ufp4::c::detail::inline UFP4_CODE {
 
+/// The name of the operation at the head of a message of the form `operation: problem`; 0 characters if it has none.
+inline std::size_t operation_length(const char* message) {
+  const std::size_t length = std::strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789");
+  return message[length] == ':' && message[length + 1] == ' ' ? length : 0;
+}
+
 /// The message of a thread's last failure, cut to fit. An array, so that out of memory has a message too.
 struct kept_message {
   char text[1024] = "";
-  void keep(const char* message) {
-    const std::size_t length = std::strlen(message), most = sizeof text - 1;
-    std::memcpy(text, message, length < most ? length : most);
-    text[length < most ? length : most] = 0;
+  /// Keeps `function: problem`. What failed may be a C++ operation, whose name the caller does not know.
+  void keep(const char* function, const char* message) {
+    const std::size_t own = std::strlen(function);
+    if (std::strncmp(message, function, own) == 0 && (message[own] == ':' || message[own] == ',')) {
+      std::snprintf(text, sizeof text, "%s", message);
+      return;
+    }
+    const std::size_t operation = operation_length(message);
+    std::snprintf(text, sizeof text, "%s: %s", function, message + (operation == 0 ? 0 : operation + 2));
   }
 };
 inline thread_local kept_message last_failure;
 
-inline std::int32_t failed(std::int32_t status, const char* message) {
-  last_failure.keep(message);
+inline std::int32_t failed(std::int32_t status, const char* function, const char* message) {
+  last_failure.keep(function, message);
   return status;
 }
 
@@ -36,15 +47,13 @@ std::int32_t guarded(const char* function, const Body& body) noexcept {
     body();
     return UFP4_OK;
   } catch (const std::invalid_argument& e) {
-    return failed(UFP4_INVALID_ARGUMENT, e.what());
+    return failed(UFP4_INVALID_ARGUMENT, function, e.what());
   } catch (const std::bad_alloc&) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%s: out of memory", function);
-    return failed(UFP4_OUT_OF_MEMORY, text);
+    return failed(UFP4_OUT_OF_MEMORY, function, "out of memory");
   } catch (const std::exception& e) {
-    return failed(UFP4_INTERNAL_ERROR, e.what());
+    return failed(UFP4_INTERNAL_ERROR, function, e.what());
   } catch (...) {
-    return failed(UFP4_INTERNAL_ERROR, "an exception that is no std::exception");
+    return failed(UFP4_INTERNAL_ERROR, function, "an exception that is no std::exception");
   }
 #endif
 }

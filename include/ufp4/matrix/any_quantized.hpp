@@ -153,6 +153,14 @@ namespace ufp4::detail::inline UFP4_CODE {
 inline void check_none(const char* what, const char* reason) {
   if (reason != nullptr) reject(concat(what, ": ", reason));
 }
+/// Rejects a format that kernels do not support, with the shape of its block where that is the reason.
+inline void check_format(const char* what, const format_spec& f) {
+  const char* const reason = format_mismatch(f);
+  if (reason == nullptr) return;
+  if (reason == block_mismatch(f.block))
+    reject(concat(what, ": ", reason, ", got ", f.block.rows, " x ", f.block.cols));
+  check_none(what, reason);
+}
 /// Checks the length of a transform_spec, which a program may have assembled.
 inline void check_length(const char* what, const transform_spec& t) {
   expects(t.valid_length(), what, ": transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got ", t.n);
@@ -174,7 +182,7 @@ constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
 inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "none" : concat("hadamard<", t.n, ">"); }
 
 inline quantized_size storage_of(const char* what, const quantized_shape& s) {
-  check_none(what, format_mismatch(s.format));
+  check_format(what, s.format);
   const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
   return {code_bytes(s.format, elements),

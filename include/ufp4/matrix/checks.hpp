@@ -76,7 +76,7 @@ void check_preset(const char* operation, const O& options) {
 template <class O>
 void check_quantize(const char* operation, const format_spec& format, const source& x, const O& options,
                     bool may_undo = false, bool amax_is_known = false) {
-  check_none(operation, format_mismatch(format));
+  check_format(operation, format);
   expects(may_undo || !options.undo, operation,
           ": undo_transform is for fake_quantize; codes stay in the transformed domain");
   check_options(operation, options, format, x.cols, amax_is_known);

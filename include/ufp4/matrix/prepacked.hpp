@@ -14,7 +14,7 @@ inline prepacked_layout layout_of(const format_spec& format, std::size_t padded_
 }
 
 inline quantized_size prepacked_size(const char* what, const quantized_shape& s) {
-  check_none(what, format_mismatch(s.format));
+  check_format(what, s.format);
   expects(!s.format.is_wide(), what, ": formats with elements of one byte are not prepacked: use the quantized matrix");
   const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, prepacked_layout::filled_rows(s.rows), s.cols,

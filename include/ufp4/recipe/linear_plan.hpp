@@ -116,7 +116,7 @@ inline void check_policy(const char* operation, const bound_recipe& now, int i) 
   const bound_operand o = now.operand(i);
   check_signs(what.c_str(), o.transform);
   if (!o.policy.quantized) return;
-  check_none(what.c_str(), format_mismatch(o.policy.format));
+  check_format(what.c_str(), o.policy.format);
   expects(!o.policy.format.is_wide(), operation, ": ", name,
           ": a recipe's formats have elements of 4 bits, not of a byte");
   check_none(what.c_str(), rule_mismatch(o.policy.rule, o.policy.format));
