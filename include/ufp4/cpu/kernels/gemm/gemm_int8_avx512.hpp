@@ -368,8 +368,9 @@ struct int8_gemv {
   static bool takes(const gemm_job& job) {
     return job.out.rows == 1 && int8_fits(job) && !job.right.is_wide() && job.block <= 32;
   }
-  /// K of a slice. Its scales are decoded before its codes are multiplied, with few reads of codes from memory meanwhile:
-  /// few scales at a time, but not fewer than scales_of decodes together. Shorter slices take more instructions.
+  /// K of a slice. Its scales are decoded before its codes are multiplied, with few reads of codes from memory
+  /// meanwhile: few scales at a time, but not fewer than scales_of decodes together. Shorter slices take more
+  /// instructions.
   static std::size_t depth_of(const gemm_job& job) {
     const bool bytes = scale_bytes(job.right.q.format.scale) == 1;  // are decoded 32 together
     if (!prefetches_first_level()) return gemv_depth / (bytes && !job.right.interleaved() ? 1 : 2);

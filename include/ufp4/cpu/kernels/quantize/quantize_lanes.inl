@@ -274,8 +274,8 @@ class lane_quantizer {
     store_block_scales(strip * job_.padded_cols + k, runs);
   }
 
-  /// Words of codes and scales of a patch, band by band without gaps: at distances of a power of two they would take the
-  /// same places in the first-level cache.
+  /// Words of codes and scales of a patch, band by band without gaps: at distances of 4 KiB they would take the same
+  /// places in the first-level cache.
   struct patch_results {
     std::size_t runs;  ///< of a band
     u32 words[bands * max_transform / 4], bits[bands * max_transform / 16];
