@@ -377,14 +377,17 @@ void add_all(const settings& s) {
   add_small_calls();
   std::vector<size> sizes{
       {1, wide, wide}, {1, wide, wide, true}, {16, wide, wide}, {128, wide, wide}, {512, wide, wide}};
+  std::vector<size> few_rows{{2, wide, wide}, {4, wide, wide}};  // on the best tier
   std::vector<size> squares{{512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048}};
   const std::vector<size> scalar_sizes{{1, wide, wide}, {16, wide, wide}};
   if (s.quick) {
     sizes = {{1, wide, wide}, {1, wide, wide, true}, {16, wide, wide}, {128, wide, wide}};
+    few_rows.clear();
     squares = {{1024, 1024, 1024}};
   }
   for (const product& p : all_products()) {
     add_product(s, p, sizes, true);
+    add_product(s, p, few_rows);
     add_product(s, p, squares);
   }
   for (const auto& p : {both_quantized<nvfp4>("nvfp4 fast", accumulate::fast),

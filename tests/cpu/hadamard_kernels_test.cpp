@@ -3,9 +3,11 @@
 // ctest: bits
 #include <ufp4/hadamard.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "support/catch.hpp"
@@ -181,5 +183,30 @@ TEST_CASE("every tier gives the scalar kernel's bits for many rows, with and wit
     compare<float, float>(q, support::layout::packed, support::layout::packed, values);
     compare<float, float>(q, support::layout::packed, support::layout::wide, values);
     compare<float, float>(q, support::layout::wide, support::layout::packed, values);
+  }
+}
+
+TEST_CASE("every tier writes 64 MiB, more than caches hold, with the bits of one row", "[cpu]") {
+  INFO(support::seed_note());
+  support::hostile source(support::seed(6));
+  constexpr std::size_t rows = 4096, cols = 4096, line = 64;
+  std::vector<float> memory(rows * cols + 2 * line);
+  const std::size_t past = reinterpret_cast<std::uintptr_t>(memory.data()) % line / sizeof(float);
+  float* const aligned = memory.data() + (line / sizeof(float) - past);
+  for (const std::uint32_t n : {32u, 256u}) {
+    const question q{spec_of_length(n, true, false), false, rows, cols};
+    const std::vector<float> row = source.values(cols);
+    std::vector<float> want(cols);
+    q.call(cpu::isa::scalar, matrix_view<const float>(row.data(), 1, cols), matrix_view<float>(want.data(), 1, cols));
+    for (const cpu::isa tier : support::runnable_isas()) {
+      if (tier == cpu::isa::scalar) continue;
+      std::fill(memory.begin(), memory.end(), 3.0f);
+      q.call(tier, matrix_view<const float>(row.data(), rows, cols, 0, 1), matrix_view<float>(aligned, rows, cols));
+      CAPTURE(cpu::name(tier), n);
+      bool same = aligned[-1] == 3.0f && aligned[rows * cols] == 3.0f;
+      for (std::size_t i = 0; i < rows; ++i)
+        same = same && std::memcmp(aligned + i * cols, want.data(), cols * sizeof(float)) == 0;
+      REQUIRE(same);
+    }
   }
 }

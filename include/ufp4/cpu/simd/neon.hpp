@@ -38,6 +38,9 @@ UFP4_BINARY("w", u8, zip_low_bytes, u8, u8, "zip1 %0.16b, %1.16b, %2.16b")
   asm("" : "+w"(v));
   return v;
 }
+/// A plain store, where x86 has one past the caches.
+UFP4_LANE void stream(float* p, f32 v) { store(p, v); }
+UFP4_LANE void end_stream() {}
 /// a * b + c with one rounding.
 UFP4_LANE f32 fma(f32 a, f32 b, f32 c) {
   asm("fmla %0.4s, %1.4s, %2.4s" : "+w"(c) : "w"(a), "w"(b));

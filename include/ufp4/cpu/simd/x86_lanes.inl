@@ -15,6 +15,13 @@ UFP4_BINARY("v", V, low_quads, V, V, "vpunpcklqdq %2, %1, %0")
 template <class V>
 UFP4_BINARY("v", V, high_quads, V, V, "vpunpckhqdq %2, %1, %0")
 
+/// Stores past the caches to p, aligned to a vector, without reading the line first. Until end_stream, other threads
+/// may see the old bytes.
+UFP4_LANE void stream(float* p, f32 v) {
+  asm("vmovntps %1, %0" : "=m"(*reinterpret_cast<unsigned char(*)[sizeof(f32)]>(p)) : "v"(v));
+}
+UFP4_LANE void end_stream() { asm volatile("sfence" : : : "memory"); }
+
 /// v, rounded here: a product is not contracted into a later add.
 UFP4_LANE f32 rounded(f32 v) {
   asm("" : "+v"(v));

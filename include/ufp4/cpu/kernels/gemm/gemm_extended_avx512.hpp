@@ -155,7 +155,7 @@ struct extended_gemm : int8_gemm {
 
   template <class Slice>
   static void multiply_tile(const Slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
-    with_rows(live, [&]<std::size_t count>() { int8_tile<count, false>(s, left, acc); });
+    with_rows(live, [&]<std::size_t count>() { int8_tile<count>(s, left, acc); });
   }
 };
 

@@ -118,56 +118,74 @@ struct int8_sums {
           fma(as_float(dot[r]) - magic, rounded(broadcast(load_as<float>(head + rows * 4 + r * 4)) * column), sum[r]);
   }
 };
-/// Two pieces of 256 bytes of the codes that are read next, from piece `first` on.
-template <class Slice>
-UFP4_LANE void prefetch_rows(const Slice& s, std::size_t first) {
-  const std::uint8_t* p = s.ahead + first * s.ahead_step;
-  if (s.first_level)
+/// Two pieces of 256 bytes of the codes that are read next; on to the next two.
+UFP4_LANE void prefetch_rows(const std::uint8_t*& ahead, std::size_t step, bool first_level) {
+  const std::uint8_t* p = ahead;
+  ahead += 2 * step;
+  asm("" : "+r"(ahead), "+r"(p));  // sixteen addresses would not fit the registers
+  if (first_level)
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 3);
+    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * step + i % 4 * 64, 0, 3);
   else
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 2);
+    for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * step + i % 4 * 64, 0, 2);
 }
-/// Slice: a column_slice of int8_products, or of products derived from them.
-template <std::size_t rows, bool decodes, class Slice>
+/// Adds the products of decoded values. Slice: a column_slice of int8_products, or of products derived from them.
+template <std::size_t rows, class Slice>
 inline void int8_tile(const Slice& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
   const f32 magic = s.unit;
   const float* scale = s.scale;
-  const std::size_t each = s.block / 16;
+  const auto* value = reinterpret_cast<const u8*>(s.value);
+  for (std::size_t block = 0; block < s.blocks; ++block, scale += lanes) {
+    const std::byte* head = left;
+    t.begin_block(head);
+    left += rows * 8;
+    for (std::size_t k = 0; k < s.block; k += 16, value += 4, left += rows * 16)
+      t.add_step({{value[0], value[1], value[2], value[3]}}, left);
+    t.end_block(head, load(scale), magic);
+  }
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, t.sum[r]);
+}
+/// Decodes, and adds the products. The codes of the next 64 k are transposed in two parts between the products of this
+/// 64 k: the processor looks some hundred instructions ahead, and would else do the one after the other.
+template <std::size_t rows>
+inline void int8_decoding_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
+  int8_sums<rows> t;
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
+  const u8 table = s.table;
+  const f32 magic = s.unit;
+  const float* scale = s.scale;
+  const std::size_t each = s.block / 16, steps = s.blocks * each, stride = s.codes.step;
+  const bool interleaved = s.codes.interleaved;
   auto* decoded = reinterpret_cast<u8*>(s.value);
-  if constexpr (decodes) {
-    const std::byte *p = left, *head = left;
-    const std::size_t steps = s.blocks * each;
-    std::size_t done = 0;  // steps of the block
-    for (std::size_t step = 0; step < steps;) {
-      const octad codes = codes_at(s.codes, step * 16);
-      prefetch_rows(s, step / 2);
+  const std::byte *p = left, *head = left;
+  const std::uint8_t *ahead = s.ahead, *next = s.codes.p;
+  octad codes = codes_at(s.codes, 0);
+  std::size_t done = 0;  // steps of the block
+  for (std::size_t step = 0; step < steps;) {
+    if (step + 4 < steps) next += interleaved ? 512 : 32;  // else these are read again, and not used
+    prefetch_rows(ahead, s.ahead_step, s.first_level);
+    quad first, second;
 #pragma GCC unroll 4
-      for (std::size_t i = 0; i < 4; ++i, ++step) {
-        if (step == steps) break;
-        if (done == 0) head = p, t.begin_block(p), p += rows * 8;
-        const step_bytes bytes{{low(s.table, codes.v[2 * i]), high(s.table, codes.v[2 * i]),
-                                low(s.table, codes.v[2 * i + 1]), high(s.table, codes.v[2 * i + 1])}};
-        if (rows == tile_rows && decoded != nullptr)  // fewer rows are the only tile
+    for (std::size_t i = 0; i < 4; ++i, ++step) {
+      if (step == steps) break;
+      if (done == 0) head = p, t.begin_block(p), p += rows * 8;
+      const step_bytes bytes{{low(table, codes.v[2 * i]), high(table, codes.v[2 * i]), low(table, codes.v[2 * i + 1]),
+                              high(table, codes.v[2 * i + 1])}};
+      if (rows == tile_rows && decoded != nullptr)  // fewer rows are the only tile
 #pragma GCC unroll 4
-          for (const u8& v : bytes.v) *decoded++ = v;
-        t.add_step(bytes, p), p += rows * 16;
-        if (++done == each) t.end_block(head, load(scale), magic), scale += lanes, done = 0;
-      }
+        for (const u8& v : bytes.v) *decoded++ = v;
+      t.add_step(bytes, p), p += rows * 16;
+      if (++done == each) t.end_block(head, load(scale), magic), scale += lanes, done = 0;
+      if (!interleaved && i == 0) first = rows_by_four(next, stride);
+      if (!interleaved && i == 1) second = rows_by_four(next + 8 * stride, stride);
     }
-  } else {
-    for (std::size_t block = 0; block < s.blocks; ++block, scale += lanes) {
-      const std::byte* head = left;
-      t.begin_block(head);
-      left += rows * 8;
-      for (std::size_t step = 0; step < each; ++step, decoded += 4, left += rows * 16)
-        t.add_step({{decoded[0], decoded[1], decoded[2], decoded[3]}}, left);
-      t.end_block(head, load(scale), magic);
-    }
+    codes = interleaved ? interleaved_32(next) : rows_by_eight(first, second);
   }
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, t.sum[r]);
@@ -204,7 +222,7 @@ struct int8_gemm {
   template <class Slice>
   static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
     with_rows(live, [&]<std::size_t count>() {
-      first&& s.decodes ? int8_tile<count, true>(s, left, acc) : int8_tile<count, false>(s, left, acc);
+      first&& s.decodes ? int8_decoding_tile<count>(s, left, acc) : int8_tile<count>(s, left, acc);
     });
   }
 };
@@ -350,13 +368,20 @@ struct int8_gemv {
   static bool takes(const gemm_job& job) {
     return job.out.rows == 1 && int8_fits(job) && !job.right.is_wide() && job.block <= 32;
   }
-  /// K of a slice. Its scales are decoded before its codes are read, and fewer codes come from memory meanwhile: few
-  /// scales at a time, but not fewer than scales_of decodes together. Shorter slices take more instructions.
+  /// K of a slice. Its scales are decoded before its codes are multiplied, with few reads of codes from memory
+  /// meanwhile: few scales at a time, but not fewer than scales_of decodes together. Shorter slices take more
+  /// instructions.
   static std::size_t depth_of(const gemm_job& job) {
-    const bool first_level = prefetches_first_level();
-    if (job.right.interleaved()) return first_level ? gemv_depth : gemv_depth / 2;
-    const bool many = job.block == 16 && scale_bytes(job.right.q.format.scale) == 1;  // are decoded together
-    return (first_level ? gemv_depth / 4 : gemv_depth / 2) * (many ? 2 : 1);
+    const bool bytes = scale_bytes(job.right.q.format.scale) == 1;  // are decoded 32 together
+    if (!prefetches_first_level()) return gemv_depth / (bytes && !job.right.interleaved() ? 1 : 2);
+    return job.right.interleaved() ? gemv_depth : gemv_depth / (bytes && job.block == 16 ? 2 : 4);
+  }
+  /// Prefetches the first codes of the next panel, so that they come from memory while scales are decoded.
+  static const std::uint8_t* prefetch_codes_for_decoding(const std::uint8_t* ahead) {
+    constexpr std::size_t lines = 16;  // 10 to 32 are as good
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(ahead + i * 64, 0, 2);
+    return ahead + lines * 64;
   }
   static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -408,6 +433,7 @@ struct int8_gemv {
     s.scale = scale;
     s.scale_bytes = scale_row_count(q) * static_cast<std::size_t>(scale_bytes(q.format.scale));
     const std::size_t most = depth_of(job);
+    const bool streams = !job.right.interleaved() && !prefetches_first_level();
     loop* const multiply = prefetches_first_level() ? loop_of<read_ahead::first_level, read_ahead::first_level>(job)
                                                     : loop_of<read_ahead::second_level, read_ahead::none>(job);
     for (std::size_t j = 0; j < part.cols; j += lanes) {
@@ -418,6 +444,7 @@ struct int8_gemv {
         s.blocks = depth / job.block;
         s.codes = codes_of(q, col, live, k, depth, staged);
         s.ahead = q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8;
+        if (streams) s.ahead = prefetch_codes_for_decoding(s.ahead);
         scales_of(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
         const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;

@@ -45,14 +45,24 @@ UFP4_LANE quad rows_by_four(const std::uint8_t* p, std::size_t step) {
   transpose4(q.v);
   return q;
 }
-UFP4_LANE octad transposed_32(const std::uint8_t* p, std::size_t step) {
-  const quad a = rows_by_four(p, step), b = rows_by_four(p + 8 * step, step);
+/// 32 bytes of sixteen rows, of which a has the first eight.
+UFP4_LANE octad rows_by_eight(const quad& a, const quad& b) {
   octad o;
 #pragma GCC unroll 4
   for (std::size_t j = 0; j < 4; ++j) {
     o.v[j] = quarters<0x88>(a.v[j], b.v[j]);
     o.v[j + 4] = quarters<0xDD>(a.v[j], b.v[j]);
   }
+  return o;
+}
+UFP4_LANE octad transposed_32(const std::uint8_t* p, std::size_t step) {
+  return rows_by_eight(rows_by_four(p, step), rows_by_four(p + 8 * step, step));
+}
+/// The same of bytes that are transposed already.
+UFP4_LANE octad interleaved_32(const std::uint8_t* p) {
+  octad o;
+#pragma GCC unroll 8
+  for (std::size_t j = 0; j < 8; ++j) o.v[j] = load_as<u32>(p + 64 * j);
   return o;
 }
 
@@ -90,11 +100,7 @@ inline code_rows codes_of(const quantized_source& q, std::size_t row, std::size_
 /// The codes of 64 k, from k on.
 UFP4_LANE octad codes_at(const code_rows& rows, std::size_t k) {
   if (!rows.interleaved) return transposed_32(rows.p + k / 2, rows.step);
-  const std::uint8_t* p = rows.p + k * 8;
-  octad o;
-#pragma GCC unroll 8
-  for (std::size_t j = 0; j < 8; ++j) o.v[j] = load_as<u32>(p + 64 * j);
-  return o;
+  return interleaved_32(rows.p + k * 8);
 }
 
 /// Sixteen bytes four times, for lookups by the low six bits of any byte: the two bits above a nibble have no effect.
@@ -205,6 +211,14 @@ inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_
   const std::size_t first = q.scale_index(row, block);
   const scale_kind kind = q.format.scale;
   for (; !q.interleaved && b + lanes <= count; b += lanes) store(out + b, load_scales(kind, q.scales, first + b));
+  if (!q.interleaved && b < count) {
+    const auto bytes = static_cast<std::size_t>(scale_bytes(kind));
+    std::uint8_t last[lanes * sizeof(float)] = {};
+    std::memcpy(last, static_cast<const std::uint8_t*>(q.scales) + (first + b) * bytes, (count - b) * bytes);
+    const f32 scales = load_scales(kind, last, 0);
+    std::memcpy(out + b, &scales, (count - b) * sizeof(float));
+    return;
+  }
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
 }
 

@@ -50,8 +50,9 @@ UFP4_LANE void within(const f32 (&sign)[4], f32 (&v)[regs]) {
   if constexpr (lanes > 8) stage<8>(sign[3], v);
 }
 
-/// `count` runs of `regs` registers, one after the other; y may be x.
-template <std::size_t regs>
+/// `count` runs of `regs` registers, one after the other; y may be x. Two loops for the two kinds of stores: with a
+/// branch in one loop compilers do not store while they compute.
+template <std::size_t regs, bool past_caches>
 void transform_runs(const hadamard_constants& h, const float* x, float* y, std::size_t count) {
   const f32 sign[4] = {h.sign[0], h.sign[1], h.sign[2], h.sign[3]};
   u32 flip[regs];
@@ -65,7 +66,8 @@ void transform_runs(const hadamard_constants& h, const float* x, float* y, std::
     within(sign, v);
     butterflies(v);
 #pragma GCC unroll 16
-    for (std::size_t r = 0; r < regs; ++r) store(y + r * lanes, v[r] * factor[r]);
+    for (std::size_t r = 0; r < regs; ++r)
+      past_caches ? stream(y + r * lanes, v[r] * factor[r]) : store(y + r * lanes, v[r] * factor[r]);
   }
 }
 
@@ -99,15 +101,16 @@ void transform_long_runs(const hadamard_constants& h, const float* x, float* y, 
 
 using run_transform = void(const hadamard_constants&, const float*, float*, std::size_t);
 
-inline run_transform* transform_of(std::size_t n) {
+template <bool past_caches = false>
+run_transform* transform_of(std::size_t n) {
   constexpr std::size_t least = 16 / lanes;  // registers of the shortest run
   switch (n) {
-    case 16: return &transform_runs<least>;
-    case 32: return &transform_runs<2 * least>;
-    case 64: return &transform_runs<4 * least>;
+    case 16: return &transform_runs<least, past_caches>;
+    case 32: return &transform_runs<2 * least, past_caches>;
+    case 64: return &transform_runs<4 * least, past_caches>;
   }
   if constexpr (hadamard_regs == 16 * least)
-    return n == 128 ? &transform_runs<8 * least> : &transform_runs<16 * least>;
+    return n == 128 ? &transform_runs<8 * least, past_caches> : &transform_runs<16 * least, past_caches>;
   else
     return n == 128 ? &transform_long_runs<2> : &transform_long_runs<4>;
 }
@@ -165,6 +168,13 @@ inline void transform_buffered(const transform_spec& t, const hadamard_constants
   }
 }
 
+/// Whether the rows of another matrix than x are written past the caches: of 64 MiB or more, which few caches hold.
+inline bool writes_past_caches(const source& x, const sink& out) {
+  constexpr std::size_t large = std::size_t{1} << 24, line = 64;  // elements; bytes
+  return x.data != out.data && out.rows * out.cols >= large && reinterpret_cast<std::uintptr_t>(out.data) % line == 0 &&
+         static_cast<std::size_t>(out.row_stride) * sizeof(float) % line == 0;
+}
+
 /// Does what hadamard_scalar does.
 inline void hadamard_rows(const transform_spec& t, bool inverse, const source& x, const sink& out, std::size_t first,
                           std::size_t last) {
@@ -176,10 +186,13 @@ inline void hadamard_rows(const transform_spec& t, bool inverse, const source& x
   const auto packed = [&](const auto& m) { return m.row_stride == static_cast<std::ptrdiff_t>(runs * t.n); };
   const bool joined = runs * t.n == x.cols && x.cols == out.cols && packed(x) && packed(out);
   const std::size_t rows = joined && last > first ? last - first : 1;  // at a time
+  const bool past_caches = direct && writes_past_caches(x, out);
+  run_transform* const transform = past_caches ? transform_of<true>(t.n) : transform_of(t.n);
   for (std::size_t i = first; i < last; i += rows) {
     if (runs != 0)
-      transform_of(t.n)(h, static_cast<const float*>(x.data) + x.offset(i, 0),
-                        static_cast<float*>(out.data) + out.offset(i, 0), runs * rows);
+      transform(h, static_cast<const float*>(x.data) + x.offset(i, 0), static_cast<float*>(out.data) + out.offset(i, 0),
+                runs * rows);
     transform_buffered(t, h, x, out, i, runs * t.n);
   }
+  if (past_caches) end_stream();
 }

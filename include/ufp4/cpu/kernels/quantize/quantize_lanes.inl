@@ -41,11 +41,11 @@ class lane_quantizer {
         divides_(scale_divides(job.format)),
         code_products_(f.products(plan_.what)),
         code_(job.format.is_wide() ? f.wide(coder.rounding.what) : f.blocks(plan_, divides_, code_products_)),
-        word_codes_(job.format.is_wide() ? 4 : 8),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
         blocks_(run_ / block_),
+        words_(job.format.is_wide() ? run_ / 4 : run_ / 8),
         run_shift_(static_cast<unsigned>(__builtin_ctzll(run_))),
         block_shift_(static_cast<unsigned>(__builtin_ctzll(block_))),
         tile_width_(bands_of(run_) * lanes * run_),
@@ -244,9 +244,9 @@ class lane_quantizer {
     u32 words[max_transform / 4];
     if (!is_stochastic_) code(0, bands_in(runs) * blocks_, words);
     each_band(runs, [&](std::size_t band, std::size_t r, std::size_t count) {
-      u32* here = words + band * run_ / word_codes_;
+      u32* here = words + band * words_;
       if (is_stochastic_) place_random_bits(row, k + r * run_, run_), code(band * blocks_, blocks_, here);
-      store_lanes(here, run_ / word_codes_, codes_at(row, k + r * run_), code_bytes(job_.format, run_), count);
+      store_lanes(here, words_, codes_at(row, k + r * run_), code_bytes(job_.format, run_), count);
     });
   }
   /// `place`: how many elements of all strips are before the tile's first block.
@@ -274,38 +274,51 @@ class lane_quantizer {
     store_block_scales(strip * job_.padded_cols + k, runs);
   }
 
+  /// Words of codes and scales of a patch, band by band without gaps: at distances of 4 KiB they would take the same
+  /// places in the first-level cache.
+  struct patch_results {
+    std::size_t runs;  ///< of a band
+    u32 words[bands * max_transform / 4], bits[bands * max_transform / 16];
+  };
   void patch(std::size_t row, std::size_t rows, std::size_t k, std::size_t width) {
-    u32 words[bands][max_transform / 4], bits[bands][max_transform / 16];
+    patch_results p;
+    p.runs = width >> run_shift_;
     const std::size_t at_once = bands_of(run_), live = (rows + lanes - 1) / lanes;
-    for (std::size_t j = 0; j < width; j += run_)
+    for (std::size_t r = 0; r < p.runs; ++r)
       for (std::size_t band = 0; band < live; band += at_once)
-        column_bands(row, rows, k, j, band, live - band < at_once ? live - band : at_once, words, bits);
+        column_bands(row, rows, k, r, band, live - band < at_once ? live - band : at_once, p);
     for (std::size_t band = 0; band < live; ++band) {
       const std::size_t here = row + band * lanes, left = rows - band * lanes, count = left < lanes ? left : lanes;
-      store_lanes(words[band], width / word_codes_, codes_at(here, k), code_bytes(job_.format, job_.padded_cols),
-                  count);
-      store_scales(out_.scales, job_.format.scale, bits[band], width / block_, (here * job_.padded_cols + k) / block_,
-                   job_.padded_cols / block_, count);
+      const std::size_t words = p.runs * words_, blocks = p.runs * blocks_;
+      store_lanes(p.words + band * words, words, codes_at(here, k), code_bytes(job_.format, job_.padded_cols), count);
+      store_scales(out_.scales, job_.format.scale, p.bits + band * blocks, blocks,
+                   (here * job_.padded_cols + k) >> block_shift_, job_.padded_cols >> block_shift_, count);
     }
   }
-  /// One run of some bands: run j of the patch.
-  void column_bands(std::size_t row, std::size_t rows, std::size_t k, std::size_t j, std::size_t first,
-                    std::size_t count, u32 (*words)[max_transform / 4], u32 (*bits)[max_transform / 16]) {
+  /// Run r of some bands.
+  void column_bands(std::size_t row, std::size_t rows, std::size_t k, std::size_t r, std::size_t first,
+                    std::size_t count, patch_results& p) {
+    const std::size_t column = k + r * run_;
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t above = (first + i) * lanes, left = rows - above;
-      read_columns(job_.x, transform_, row + above, k + j, run_, left < lanes ? left : lanes, tile_, i * run_);
+      read_columns(job_.x, transform_, row + above, column, run_, left < lanes ? left : lanes, tile_, i * run_);
     }
     for (std::size_t b = 0; b < count * blocks_; ++b) amax_[b] = amax(b);
     choose(count * blocks_);
     u32 coded[max_transform / 4];
     if (!is_stochastic_) code(0, count * blocks_, coded);
     for (std::size_t i = 0; i < count; ++i) {
-      u32* here = coded + i * run_ / word_codes_;
+      const std::size_t at = (first + i) * p.runs + r;
       if (is_stochastic_)
-        place_random_bits(row + (first + i) * lanes, k + j, job_.whole_padded_cols), code(i * blocks_, blocks_, here);
-      for (std::size_t w = 0; w < run_ / word_codes_; ++w) words[first + i][j / word_codes_ + w] = here[w];
-      for (std::size_t b = 0; b < blocks_; ++b) bits[first + i][j / block_ + b] = bits_[i * blocks_ + b];
+        place_random_bits(row + (first + i) * lanes, column, job_.whole_padded_cols),
+            code(i * blocks_, blocks_, coded + i * words_);
+      copy_vectors(coded + i * words_, words_, p.words + at * words_);
+      copy_vectors(bits_ + i * blocks_, blocks_, p.bits + at * blocks_);
     }
+  }
+  /// One or a few vectors. `rounded` keeps compilers from calling memcpy, which takes longer.
+  static void copy_vectors(const u32* from, std::size_t count, u32* to) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = as_bits(rounded(as_float(from[i])));
   }
 
   const quantize_job& job_;
@@ -317,11 +330,11 @@ class lane_quantizer {
   rounding_plan plan_;
   bool divides_;
   code_blocks *code_products_, *code_;
-  std::size_t word_codes_;  ///< codes of a word
   ordered_functions ordered_{};
   bool is_stochastic_;
-  std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
-  unsigned run_shift_, block_shift_;  ///< their logarithms
+  std::size_t run_, block_;           ///< elements of a run and of a block
+  std::size_t blocks_, words_;        ///< of a run: blocks, and words of codes
+  unsigned run_shift_, block_shift_;  ///< logarithms of run_ and block_
   std::size_t tile_width_;            ///< elements that a tile takes at once
   std::size_t element_bytes_;         ///< of the input
   random_bit_lanes random_bits_;

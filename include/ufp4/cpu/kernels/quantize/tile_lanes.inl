@@ -222,11 +222,11 @@ UFP4_LANE void read_whole_bands(const source& x, const tile_transform& h, std::s
                                 std::size_t run, std::size_t bands, tile& t, std::size_t base) {
   if (x.kind == dtype::f32) {
     const float* first = static_cast<const float*>(x.data) + x.offset(row, k);
-    if (h.ahead == read_ahead::first_level) prefetch_ahead(h.ahead, first, bands * lanes * run * 4);
-    // Runs longer than a cache line are read a line of each at a time, an order that hardware does not follow. Into the
-    // second level is slower, and in a function of its own, where nothing but prefetches is on its way, too.
-    const std::size_t behind = h.ahead == read_ahead::second_level && run > 16 ? bands * lanes * run : 0;
-    for (std::size_t j = 0; j < behind; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
+    // Runs longer than a cache line are read a line of each at a time, an order that hardware does not follow. Of these
+    // prefetches into the second level are slower, and in a function of its own, where no other reads are waiting, too.
+    const bool near = h.ahead == read_ahead::second_level && run > 16;
+    if (!near) prefetch_ahead(h.ahead, first, bands * lanes * run * 4);
+    for (std::size_t j = 0; near && j < bands * lanes * run; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
     return h.read_f32(h, {first, run}, run, bands, t, base);
   }
   const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
@@ -265,6 +265,10 @@ inline void read_through_buffer(const source& x, const tile_transform& h, std::s
   const std::size_t left = x.cols > k ? x.cols - k : 0;
   const std::ptrdiff_t bytes = x.kind == dtype::f32 ? 4 : 2;
   lane_columns from{static_cast<const char*>(x.data) + x.offset(row, k) * bytes, x.kind, x.col_stride};
+  if (h.ahead == read_ahead::second_level) {  // the next tile of the same columns
+    const char* p = static_cast<const char*>(from.data) + static_cast<std::ptrdiff_t>(bands_of(run) * lanes) * bytes;
+    for (std::size_t j = 0; j < run; ++j, p += x.col_stride * bytes) __builtin_prefetch(p, 0, 3);
+  }
   if (count != lanes || left < run) {
     const source transposed{x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride};
     for (std::size_t j = 0; j < run; ++j) {
