@@ -62,6 +62,7 @@ void each_format(const Check& check) {
   const auto one = [&](auto row) { check.template operator()<typename decltype(row)::format>(row.name); };
   for_each_preset(one);
   for_each_wide_preset(one);
+  for_each_extended_preset(one);
   check.template operator()<block_format<fp4<E2M1>, e4m3, square(16), float>>("16x16 blocks with a tensor scale");
   check.template operator()<block_format<nf4, float, 32>>("nf4");
 }

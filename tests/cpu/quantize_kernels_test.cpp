@@ -68,9 +68,27 @@ const std::vector<format_spec>& formats() {
         spec_of<block_format<int8q6, e8m0, square(32)>>,
         spec_of<block_format<ufp4::int8, float, square(16)>>,
     };
+    // Outer scales of rows and segments longer and shorter than a tile, several grids, one-bit exponents.
+    const std::vector<format_spec> extended = {
+        spec_of<block_format<fp4<E2M1>, e4m3, 16, per_row<float>>>,
+        spec_of<block_format<int4, ue5m3, 32, per_segment<32, bf16>>>,
+        spec_of<block_format<nf4, e4m3, 16, per_segment<2048, float>>>,
+        spec_of<block_format<one_of<fp4<E2M1>, nf4, scaled<fp4<E1M2>, 3>, table_element<lopsided_levels>>, ue5m3, 16>>,
+        spec_of<block_format<one_of<int4, scaled<nf4, 5>>, float, 32>>,
+        spec_of<block_format<one_of<fp4<E1M2>, fp4<E3M0>>, e8m0, 32>>,
+        spec_of<block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>, fp4<E1M2>>, e4m3, 64, per_segment<128, bf16>>>,
+        spec_of<block_format<one_of<int4, fp4<E2M1>>, bf16, 16>>,
+        spec_of<block_format<fp4<E2M1>, e6m2, 16>>,
+        spec_of<block_format<nf4, e6m2, grouped(32, 16)>>,
+        spec_of<block_format<fp4<E2M1>, e4m3, grouped(16, 2), float>>,
+        spec_of<block_format<int4, e8m0, grouped(256, 64, 16)>>,
+        spec_of<block_format<fp4<E1M2>, ue5m3, grouped(32, 8, 2), per_segment<64, float>>>,
+    };
     all.insert(all.end(), wide.begin(), wide.end());
+    all.insert(all.end(), extended.begin(), extended.end());
     const auto add = [&all](auto preset) { all.push_back(preset.spec); };
     for_each_preset(add);
+    for_each_extended_preset(add);
     for_each_wide_preset(add);
     return all;
   }();
@@ -130,7 +148,11 @@ block_coder<rounding_spec> random_coder(random_source& r, const quantize_job& jo
     coder.rule.what = rules[r.below(4)];
   else if (job.format.scale != scale_kind::f32 && r.random_word())
     coder.rule.what = rule_kind::up;
-  if (r.below(3) == 0) coder.rule = rule_of_values(r, job.format, coder.rule);
+  if (r.below(3) == 0) {
+    const scale_rule_spec rule = rule_of_values(r, job.format, coder.rule);
+    if (ufp4::detail::rule_mismatch(rule, job.format) == nullptr) coder.rule = rule;
+  }
+  if (job.format.choice.count != 0) coder.rule.grids = static_cast<search_error>(r.below(3));
   float global_amax = ufp4::detail::to_float(amax_strips(job, 0, job.strips()));
   if (r.below(6) == 0) global_amax *= 0.01f;  // a tensor_amax that the caller gives may be wrong
   if (r.below(20) == 0) global_amax = 0;
@@ -143,9 +165,7 @@ struct outputs {
   quantize_report report{};
   explicit outputs(const quantize_job& job)
       : codes(ufp4::detail::code_bytes(job.format, job.x.rows * job.padded_cols), 3),
-        scales(job.strips() * (job.padded_cols / static_cast<std::size_t>(job.format.block.cols)) *
-                   static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale)),
-               4) {}
+        scales(job.strips() * ufp4::detail::scale_strip_of(job.format, job.padded_cols).bytes(), 4) {}
   quantized_sink sink() { return {codes.data(), scales.data()}; }
   bool same_as(const outputs& other) const {
     return codes.same_bytes(other.codes.span()) && scales.same_bytes(other.scales.span()) && codes.guards_intact() &&
@@ -161,10 +181,11 @@ void check_every_tier(random_source& r, const quantize_job& job, const block_cod
   for (const cpu::isa tier : support::runnable_isas()) {
     const quantize_row& row = quantize_kernel_for(kernels::quantize<quantize_needs::all>, job, coder, tier);
     CAPTURE(row.name, job.format.block.rows, job.format.block.cols, static_cast<int>(job.format.scale),
-            job.format.two_level(), job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows,
-            job.x.cols, static_cast<int>(job.x.kind), job.x.row_stride, job.x.col_stride,
-            static_cast<int>(coder.rounding.what), static_cast<int>(coder.rule.what), coder.rule.searches,
-            static_cast<int>(coder.rule.error), coder.rule.window.below, coder.rule.window.above, coder.rule.per_mille);
+            job.format.two_level(), job.format.outer.segment, job.format.choice.count, job.format.block.group.wide,
+            job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows, job.x.cols,
+            static_cast<int>(job.x.kind), job.x.row_stride, job.x.col_stride, static_cast<int>(coder.rounding.what),
+            static_cast<int>(coder.rule.what), coder.rule.searches, static_cast<int>(coder.rule.error),
+            coder.rule.window.below, coder.rule.window.above, coder.rule.per_mille);
     outputs got(job);
     const std::size_t meet = r.below(job.strips() + 1);
     row.kernel(job, coder, got.sink(), 0, meet, got.report);
@@ -261,6 +282,10 @@ TEST_CASE("values at every cut of a grid, and next to it, get the scalar kernel'
           job.counts = counts;
           check_every_tier(r, job, coder);
         }
+        coder.rule.searches = true;  // its first candidates have these quotients too
+        coder.rule.window = {0, 1};
+        if (rounding.what == rounding_kind::nearest_even && ufp4::detail::rule_mismatch(coder.rule, format) == nullptr)
+          check_every_tier(r, job, coder);
       }
     }
   }

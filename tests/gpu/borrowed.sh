@@ -79,7 +79,7 @@ make_ready() {
   local status=$?
   if [ $status -eq 77 ]; then echo "SKIPPED: there is no GPU here"; exit 77; fi
   cat facts.log
-  if timeout 60 ./gpu_tests --list-tags >/dev/null 2>&1; then
+  if timeout 60 ./gpu_tests --help >/dev/null 2>&1; then
     echo "gpu_bench does not run here (exit status $status), the tests do"
     return
   fi
@@ -194,13 +194,13 @@ call2() {
   finish
 }
 
-# The program whose tests choose experimental kernels, where there is one.
-experimental() { if [ -x gpu_experimental ]; then echo gpu_experimental; else echo gpu_tests; fi; }
+# experimental TEST: the program in which it chooses experimental kernels, where there is one.
+experimental() { if grep -q "^$1, experimental" tests.tsv; then echo gpu_experimental; else echo gpu_tests; fi; }
 sanitizer_lines() {
   local tool program fuzz=UFP4_FUZZ_SECONDS=${UFP4_BORROWED_FUZZ:-8}
   for tool in memcheck synccheck racecheck; do
-    for program in './gpu_bench --small' "$fuzz ./$(experimental) -# [#fuzz_test]" "$fuzz ./gpu_tests -# [#fuzz_test]" \
-      "./$(experimental) -# [#experimental_test]"; do
+    for program in './gpu_bench --small' "$fuzz ./$(experimental fuzz_test) -# [#fuzz_test]" "$fuzz ./gpu_tests -# [#fuzz_test]" \
+      "./$(experimental experimental_test) -# [#experimental_test]"; do
       printf '%s of %s\t110\t%s\n' $tool "${program##*./}" \
         "${program%./*}compute-sanitizer --tool $tool --error-exitcode 99 ./${program##*./}"
     done
@@ -210,7 +210,7 @@ fuzz_lines() { # 180 seconds in each of eight processes: four kinds of cases of 
   local i seed program
   for i in 1 2 3 4 5 6 7 8; do
     seed=$((RANDOM * 8 + i)) program=gpu_tests
-    [ $((i % 2)) -eq 0 ] || program=$(experimental)
+    [ $((i % 2)) -eq 0 ] || program=$(experimental fuzz_test)
     printf 'fuzz of %s, seed %s\t250\t%s\n' "$program" $seed \
       "UFP4_TEST_SEED=$seed UFP4_FUZZ_SECONDS=${UFP4_BORROWED_FUZZ:-45} ./$program -# [#fuzz_test]"
   done

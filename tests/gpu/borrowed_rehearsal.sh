@@ -123,7 +123,7 @@ expect "$place/probe.txt" 'mma.sync.bf16", "kept_bits": 23, "kept_bits_with_sum"
 
 # Where the bench alone does not run, the tests do. The archive's programs do not run: they are built there. Without a GPU nothing is.
 UFP4_BORROWED_TESTS=graph UFP4_BORROWED_EXPERIMENTAL=none
-printf '#!/bin/sh\necho no library; exit 127\n' >"$ready/gpu_bench"
+printf '#!/bin/sh\necho no library >&2; exit 127\n' >"$ready/gpu_bench"
 sed -i '/^fails\|^hangs/d' "$ready/tests.tsv"
 run 0 call1
 expect "$place/call1.txt" '^no library' 'the tests do' '^graph_test.*passed'

@@ -64,6 +64,9 @@ def _variants():
   out += [Variant("if4/scale_up", P["if4"], "scale_up"), Variant("pair_e8m0/mx_ceil", several[4], "mx_ceil")]
   out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx, P["mxint8"])
           for r in ("mx_even", "mx_ceil")]
+  out += [Variant("mxfp8_e4m3/mx_even", P["mxfp8_e4m3"], "mx_even"),
+          Variant("mxfp8_e5m2/mx_ceil", P["mxfp8_e5m2"], "mx_ceil"),
+          Variant("mxfp6_e2m3/mse_search", P["mxfp6_e2m3"], "mse_search")]
   out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], row, int8)]
   out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"], P["tetrajet2"])]
   out += [Variant(f"{f.name}/mse_search", f, "mse_search")

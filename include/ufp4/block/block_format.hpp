@@ -401,7 +401,7 @@ constexpr const char* format_mismatch(const format_spec& f) {
   return outer_mismatch(f.outer, f.scale, f.block);
 }
 
-/// Whether a format has parts that only portable kernels have.
+/// Whether a format has parts that not every kernel knows: portable kernels and those named `extended` do.
 UFP4_HD constexpr bool needs_portable(const format_spec& f) {
   return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2 ||
          f.wide > wide_element::int8;

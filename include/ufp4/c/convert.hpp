@@ -133,12 +133,11 @@ inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
 /// The constants of elements of one byte; their values must be 0 .. 15 units, or those of the float's first codes.
 inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f, wide_element kind) {
   const float unit = f.values[1];
-  if (kind != wide_element::int8) {
-    bool same = true;
-    for (std::uint32_t c = 0; c < 16; ++c) same = same && f.values[c] == wide_float_value(kind, c);
-    expects(same, function, ": format.values must be those of the codes 0 to 15 of format.element ", f.element);
-    return wide_grid(kind, unit);
-  }
+  for (std::uint32_t c = 0; kind != wide_element::int8 && c < 16; ++c)
+    expects(f.values[c] == wide_float_value(kind, c), function,
+            ": format.values must be those of the codes 0 to 15 of format.element ", f.element, ", got ", f.values[c],
+            " as values[", c, "]");
+  if (kind != wide_element::int8) return wide_grid(kind, unit);
   for (int c = 0; c < 16; ++c)
     expects(f.values[c] == static_cast<float>(c) * unit, function,
             ": format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], ", unit, ", got ", f.values[c],

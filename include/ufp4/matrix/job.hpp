@@ -13,11 +13,18 @@ namespace ufp4::detail::inline UFP4_TYPES {
 /// operations compile all.
 ///
 /// | quantize   | product: rounds without random bits, without a transform, in a format of 4 bits whose values    |
-/// |            | are multiplied before rounding; nearest: the same in any format of 4 bits; any_nearest: in any  |
-/// |            | format; all: also transforms and stochastic rounding                                            |
+/// |            | are multiplied before rounding; nearest: the same in any such format that is not needs_portable; |
+/// |            | wide_nearest: also with elements of one byte; any_nearest: in any format; known: also transforms |
+/// |            | and stochastic rounding, in a format that is not needs_portable; all: these in any format       |
 /// | dequantize | f32: writes binary32; all: also bf16 and fp16                                                   |
-enum class quantize_needs : std::uint8_t { product, nearest, any_nearest, all };
+enum class quantize_needs : std::uint8_t { product, nearest, wide_nearest, any_nearest, known, all };
 enum class dequantize_needs : std::uint8_t { f32, all };
+
+constexpr bool has_wide(quantize_needs needs) { return needs >= quantize_needs::wide_nearest; }
+constexpr bool has_every_rounding(quantize_needs needs) { return needs >= quantize_needs::known; }
+constexpr bool has_extended(quantize_needs needs) {
+  return needs == quantize_needs::any_nearest || needs == quantize_needs::all;
+}
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
@@ -150,6 +157,11 @@ constexpr grid_integers integers_of_grids(const format_spec& f) {
       all.integer[g][c] = static_cast<std::int16_t>(units);
     }
   return all;
+}
+
+/// Their unit; for a format of one grid that of the grid.
+constexpr float integer_unit(const format_spec& f) {
+  return f.choice.count == 0 ? f.grid.unit : integers_of_grids(f).unit;
 }
 
 /// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).

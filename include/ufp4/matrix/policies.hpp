@@ -131,7 +131,9 @@ constexpr auto collect(const Policies&... policies) {
                 "choose_grid compares the scales of a rule of the library's own");
   using all = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;
   constexpr bool random = ((std::same_as<Policies, stochastic> || std::same_as<Policies, rounding_spec>) || ...);
-  std::conditional_t<random || (transform<Policies> || ...), all, nearest_options<all, least>> options;
+  using any_rounding =
+      std::conditional_t<least == quantize_needs::any_nearest, all, nearest_options<all, quantize_needs::known>>;
+  std::conditional_t<random || (transform<Policies> || ...), any_rounding, nearest_options<all, least>> options;
   (apply_policy(options, policies), ...);
   return options;
 }
@@ -143,7 +145,8 @@ constexpr auto collect_for(const Policies&... policies) {
   static_assert(F::has_tensor_scale || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
   static_assert(!F::has_tensor_scale || has_amax || !(std::same_as<Policies, shard> || ...),
                 "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
-  constexpr quantize_needs least = F::is_wide                  ? quantize_needs::any_nearest
+  constexpr quantize_needs least = needs_portable(spec_of<F>)  ? quantize_needs::any_nearest
+                                   : F::is_wide                ? quantize_needs::wide_nearest
                                    : scale_divides(spec_of<F>) ? quantize_needs::nearest
                                                                : quantize_needs::product;
   return collect<least>(policies...);

@@ -24,6 +24,8 @@ using transform_kernel::read_row;
 #include <ufp4/cpu/kernels/quantize/value_scale_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/wide_lanes.inl>
 
+#include <ufp4/cpu/kernels/quantize/extended_lanes.inl>
+
 #include <ufp4/cpu/kernels/quantize/ordered_chunk.inl>
 #if defined(UFP4_ORDERED_LANES)
 #include <ufp4/cpu/kernels/quantize/ordered_lanes.inl>

@@ -39,6 +39,11 @@ UFP4_LANE V quarters(V a, V b) {
 using table16 = f32;
 UFP4_LANE table16 load_table(const void* values) { return load_as<f32>(values); }
 UFP4_BINARY("v", f32, lookup, f32, u32, "vpermps %1, %2, %0")
+/// One of 32 floats, by the low five bits of an index.
+UFP4_LANE f32 lookup(table16 low, table16 high, u32 index) {
+  asm("vpermi2ps %2, %1, %0" : "+v"(index) : "v"(low), "v"(high));
+  return as_float(index);
+}
 /// Bytes out of 64, by the low six bits of each index; words out of 32, by the low five.
 UFP4_BINARY("v", u8, lookup_bytes, u8, u32, "vpermb %1, %2, %0")
 UFP4_BINARY("v", u32, lookup_words, u32, u32, "vpermw %1, %2, %0")

@@ -127,7 +127,10 @@ UFP4_LANE f32 decode_scale_bits(scale_kind kind, u32 bits) {
     case scale_kind::e8m0:
       if constexpr (finite) break;
       return nan_where(bits == 0xFFu, as_float(maximum(bits << 23, broadcast(0x00400000u))));  // code 0 is 2^-127
-    case scale_kind::e6m2: break;  // portable kernels only (needs_portable)
+    case scale_kind::e6m2: {
+      const f32 v = as_float((bits << 21) + ((127u - 48u) << 23));
+      return finite ? v : nan_where(bits == 0xFFu, v);
+    }
   }
   return as_float(bits);
 }
@@ -158,6 +161,10 @@ UFP4_LANE u32 encode_scale_bits(scale_kind kind, f32 x) {
     case scale_kind::bf16: return minimum((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, broadcast(0x7F7Fu));
     case scale_kind::e4m3: return encode_three_bit_mantissa(x, 0x7E, -6);
     case scale_kind::ue5m3: return encode_three_bit_mantissa(x, 0xFE, -14);
+    case scale_kind::e6m2: {  // without subnormal numbers: the smallest is 2^-48
+      const u32 code = ((bits + 0xFFFFFu + (bits >> 21 & 1u)) >> 21) - ((127u - 48u) << 2);
+      return x < 0x1p-48f ? u32{} : minimum(code, broadcast(0xFEu));
+    }
     default: return bits;
   }
 }

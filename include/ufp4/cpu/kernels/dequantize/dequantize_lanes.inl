@@ -148,6 +148,17 @@ inline void decode_wide(const std::uint8_t* codes, float unit, const float* scal
     for (std::size_t i = 0; i < group; i += lanes) store(out + k + i, numbers_of_bytes(from + i) * one * scale);
   }
 }
+/// Writes `live` values to row i from column k on.
+inline void store_values(const sink& out, std::size_t i, std::size_t k, std::size_t live, const float* values) {
+  std::size_t done = 0;
+  if (out.col_stride == 1 && out.kind != dtype::f32) {
+    auto* half = static_cast<std::uint16_t*>(out.data) + out.offset(i, k);
+    for (; done + lanes <= live; done += lanes)
+      store(half + done,
+            out.kind == dtype::bf16 ? narrow_bf16(quiet_nans(load(values + done))) : narrow_fp16(load(values + done)));
+  }
+  if (done != live) store_row(out, i, k + done, live - done, values + done);
+}
 /// dequantize_rows of a format with elements of one byte.
 inline void dequantize_wide(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
@@ -160,25 +171,21 @@ inline void dequantize_wide(const quantized_source& q, const sink& out, std::siz
       const bool direct = out.kind == dtype::f32 && out.col_stride == 1 && whole == live;
       float* to = direct ? static_cast<float*>(out.data) + out.offset(i, k) : values;
       decode_wide(q.codes + q.code_index(i, k), q.format.grid.unit, scales, length, live, to);
-      if (direct) continue;
-      std::size_t done = 0;
-      if (out.col_stride == 1 && out.kind != dtype::f32) {
-        auto* half = static_cast<std::uint16_t*>(out.data) + out.offset(i, k);
-        for (; done + lanes <= live; done += lanes)
-          store(half + done, out.kind == dtype::bf16 ? narrow_bf16(quiet_nans(load(values + done)))
-                                                     : narrow_fp16(load(values + done)));
-      }
-      if (done != live) store_row(out, i, k + done, live - done, values + done);
+      if (!direct) store_values(out, i, k, live, values);
     }
 }
 
-/// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements and for formats that
-/// need portable code.
+#include <ufp4/cpu/kernels/dequantize/extended_lanes.inl>
+
+/// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements, and for elements of one
+/// byte that are floats or have outer scales of rows.
 template <bool has_unit, dequantize_needs needs>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
-  if (length < group || ufp4::detail::needs_portable(q.format)) return dequantize_scalar(q, out, first, last);
+  const bool extended = ufp4::detail::needs_portable(q.format);
+  if (length < group || (extended && q.format.is_wide())) return dequantize_scalar(q, out, first, last);
+  if (extended) return dequantize_extended(q, out, first, last);
   if (q.format.is_wide()) return dequantize_wide(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
   if (last - first > 1 && has_no_gaps(q, out))

@@ -119,7 +119,8 @@ struct int8_sums {
   }
 };
 /// Two pieces of 256 bytes of the codes that are read next, from piece `first` on.
-UFP4_LANE void prefetch_rows(const column_slice<int8_products>& s, std::size_t first) {
+template <class Slice>
+UFP4_LANE void prefetch_rows(const Slice& s, std::size_t first) {
   const std::uint8_t* p = s.ahead + first * s.ahead_step;
   if (s.first_level)
 #pragma GCC unroll 8
@@ -128,8 +129,9 @@ UFP4_LANE void prefetch_rows(const column_slice<int8_products>& s, std::size_t f
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * s.ahead_step + i % 4 * 64, 0, 2);
 }
-template <std::size_t rows, bool decodes>
-inline void int8_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
+/// Slice: a column_slice of int8_products, or of products derived from them.
+template <std::size_t rows, bool decodes, class Slice>
+inline void int8_tile(const Slice& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);

@@ -15,24 +15,29 @@ struct integer_range {
 constexpr integer_range integers_of(const format_spec& format) {
   if (format.is_wide()) return {-128, 127};
   integer_range r{0, 0};
-  for (const int i : format.grid.integer) {
-    r.low = i < r.low ? i : r.low;
-    r.high = i > r.high ? i : r.high;
-  }
+  const auto add = [&r](const std::int16_t(&integers)[16], int power) {
+    for (const int i : integers) {
+      r.low = i * power < r.low ? i * power : r.low;
+      r.high = i * power > r.high ? i * power : r.high;
+    }
+  };
+  if (format.choice.count == 0) return add(format.grid.integer, 1 << exponent_levels(format.block)), r;
+  const grid_integers all = integers_of_grids(format);
+  for (int g = 0; g <= format.choice.count; ++g) add(all.integer[g], 1);
   return r;
 }
 
 /// Two exact grids whose block dot products, integers below 2^24 times the product of the units, are binary32 numbers.
 constexpr bool exact_dots(const gemm_job& job) {
   if (!job.left.exact() || !job.right.exact()) return false;
-  const int exponent = floor_log2(job.left.q.format.grid.unit) + floor_log2(job.right.q.format.grid.unit);
+  const int exponent = floor_log2(integer_unit(job.left.q.format)) + floor_log2(integer_unit(job.right.q.format));
   return exponent >= -149 && exponent <= 103;
 }
 
 /// The bits of m = 1.5 * 2^23 * unit, whose last place is worth one unit (the product of the units of both grids). They
 /// plus an integer n, |n| <= 2^22, are the bits of m + n * unit; minus m that is n * unit, exactly, and +0 for 0.
 inline std::uint32_t magic_bits(const gemm_job& job) {
-  const int exponent = floor_log2(job.left.q.format.grid.unit) + floor_log2(job.right.q.format.grid.unit);
+  const int exponent = floor_log2(integer_unit(job.left.q.format)) + floor_log2(integer_unit(job.right.q.format));
   return static_cast<std::uint32_t>(exponent + 23 + 127) << 23 | 0x00400000u;
 }
 
@@ -86,8 +91,8 @@ constexpr bool integers_suffice(const format_spec& left, const format_spec& righ
     job.block = static_cast<std::size_t>(a.block.cols), job.mode = mode;
     return int8_fits(job) && half_blocks_fit_16_bits(job) && blocks_fit_16_bits(job);
   };
-  return !left.is_wide() && !right.is_wide() && left.block.cols == right.block.cols && taken(left, right) &&
-         taken(right, left);
+  const auto usual = [](const format_spec& f) { return !f.is_wide() && !needs_portable(f); };
+  return usual(left) && usual(right) && left.block.cols == right.block.cols && taken(left, right) && taken(right, left);
 }
 
 // ---- Whether element value times block scale is a normal bf16 number, which matrix units need.

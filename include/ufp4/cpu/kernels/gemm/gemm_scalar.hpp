@@ -37,7 +37,7 @@ void accumulate_blocks(const gemm_job& job, std::size_t rows, std::size_t cols, 
 /// Exact dot products of integers.
 inline void accumulate_exact(const gemm_job& job, std::size_t rows, std::size_t cols, std::size_t depth,
                              gemm_scratch& s) {
-  const float unit = integer_unit(job.left.q) * integer_unit(job.right.q);
+  const float unit = integer_unit(job.left.q.format) * integer_unit(job.right.q.format);
   accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
     const std::int16_t *a = s.integer[0] + i * panel_depth + k, *b = s.integer[1] + j * panel_depth + k;
     std::int32_t d = 0;

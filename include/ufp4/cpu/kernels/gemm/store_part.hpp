@@ -76,9 +76,6 @@ inline void decode_integers(const quantized_source& q, const panel& p, std::int1
     decode_blocks(q, p, integers_of_grids(q.format).integer, out);
   apply_exponents(q, p, out);
 }
-inline float integer_unit(const quantized_source& q) {
-  return q.format.choice.count == 0 ? q.format.grid.unit : integers_of_grids(q.format).unit;
-}
 
 /// Block scales without the tensor scale; 1 for an operand that is not quantized.
 inline void decode_scales(const gemm_operand& side, const panel& p, std::size_t block, float* out) {

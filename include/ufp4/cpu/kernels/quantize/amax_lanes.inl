@@ -128,7 +128,7 @@ std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size
   first *= height;
   last = last * height < whole.x.rows ? last * height : whole.x.rows;
   if (whole.padded_cols == 0 || first >= last) return 0;
-  if constexpr (needs == quantize_needs::all)
+  if constexpr (has_every_rounding(needs))
     if (whole.transform.n != 1) return amax_transformed(whole.x, whole.transform, first, last);
   return amax_plain(whole.x, first, last);
 }

@@ -126,7 +126,7 @@ void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
 template <quantize_needs needs>
 code_blocks* code_products_of(rounding_plan::kind what) {
   using kind = rounding_plan::kind;
-  if constexpr (needs == quantize_needs::all) {
+  if constexpr (has_every_rounding(needs)) {
     if (what == kind::uniform_stochastic) return &code_products<uniform_stochastic_rounder>;
     if (what == kind::two_bit_mantissa_stochastic) return &code_products<two_bit_mantissa_stochastic_rounder>;
     if constexpr (cheap_lookup)

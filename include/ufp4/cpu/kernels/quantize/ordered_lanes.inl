@@ -227,7 +227,7 @@ u32 ordered_amax(const void* x, std::size_t vectors_a_block) {
 template <quantize_needs needs, dtype kind>
 code_ordered* ordered_products_of(rounding_plan::kind what) {
   using of = rounding_plan::kind;
-  if constexpr (needs == quantize_needs::all) {
+  if constexpr (has_every_rounding(needs)) {
     if (what == of::uniform_stochastic) return &code_ordered_products<kind, uniform_stochastic_rounder>;
     if (what == of::two_bit_mantissa_stochastic)
       return &code_ordered_products<kind, two_bit_mantissa_stochastic_rounder>;
@@ -250,7 +250,7 @@ ordered_functions ordered_functions_for(const rounding_plan& p, bool divides) {
     if (divides && p.nearby == near_kind::two_bit_mantissa)
       f.code = &code_ordered_near<kind, near_two_bit_mantissa>, f.prepare = &prepare_near<near_two_bit_mantissa>;
   }
-  if constexpr (needs == quantize_needs::all)
+  if constexpr (has_every_rounding(needs))
     if (divides && p.what == rounding_plan::kind::uniform_stochastic)
       f.code = &code_ordered_near<kind, near_uniform_stochastic>, f.prepare = &prepare_near<near_uniform_stochastic>;
   if (products != nullptr) f.amax = &ordered_amax<kind>;

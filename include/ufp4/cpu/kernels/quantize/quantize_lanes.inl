@@ -18,10 +18,6 @@
 // |                             | under the sign of t                                                                |
 // | finish_codes<bit>(word)     | the word of eight codes that add_code was called for                               |
 
-/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (2 KiB,
-/// or one band) that reading, which waits for memory, and rounding, which does not, alternate often.
-constexpr std::size_t bands_of(std::size_t run) { return run < 512 / lanes ? 512 / lanes / run : 1; }
-
 /// One call of quantize_lanes.
 class lane_quantizer {
  public:
@@ -335,12 +331,13 @@ class lane_quantizer {
 };
 
 inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_spec>& c) {
+  if (ufp4::detail::needs_portable(job.format)) return takes_extended(job, c);
   const grid4& g = job.format.grid;
   const bool wide = job.format.is_wide(), one_zero = wide || g.minus_zero == g.code[g.zero];
   const bool normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
   const bool has_values = (job.format.block.rows == 1 && !wide) || !ufp4::detail::reads_values(c.rule);
-  return job.format.block.cols >= 16 && !ufp4::detail::needs_portable(job.format) && !job.rounds_input_to_bf16 &&
-         has_values && normal && (one_zero || is_symmetric(g));
+  return job.format.block.cols >= 16 && !job.rounds_input_to_bf16 && has_values && normal &&
+         (one_zero || is_symmetric(g));
 }
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
@@ -348,8 +345,13 @@ template <quantize_needs needs>
 void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                     std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
+  if constexpr (has_extended(needs))
+    if (ufp4::detail::needs_portable(job.format)) {
+      extended_quantizer q(job, coder, out, report, transform_of<needs>(job.transform), &code_products_of<needs>);
+      return q.strips(first, last);
+    }
   lane_quantizer::functions f{&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>};
-  if constexpr (needs >= quantize_needs::any_nearest) f.wide = &code_wide_of<needs>;
+  if constexpr (has_wide(needs)) f.wide = &code_wide_of<needs>;
 #if defined(UFP4_ORDERED_LANES)
   f.ordered = &ordered_functions_of<needs>;
 #endif

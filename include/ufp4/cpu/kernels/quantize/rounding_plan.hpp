@@ -150,6 +150,48 @@ inline void plan_near(rounding_plan& p) {
   }
 }
 
+/// For any grid whose cuts are far enough from each other: t * scale + offset is in [1, 2), and each of the 32 parts of
+/// that binade has at most one cut, not near its ends. So its bits plus step[part] have the index in bits 24 and up, as
+/// with plan_near. Errors are worth three ulp of the sum at most: the rounding of the reciprocal, that of the quotient,
+/// which is not computed, that of the sum and that of a cut's position half a one each, and a cut for its midpoint one.
+/// Values beyond low and high, which are beyond all cuts, count as these.
+struct near_bins_plan {
+  bool usable = false;
+  float scale = 1, offset = 0, low = 0, high = 0;
+  alignas(64) std::uint32_t step[32] = {};
+};
+inline near_bins_plan plan_bins(const rounding_plan& p) {
+  constexpr std::uint32_t one = 127u << 23, width = 1u << 18;
+  near_bins_plan n;
+  if (p.cuts < 2) return n;
+  const auto first = p.sign_mask != 0 ? 0.0 : static_cast<double>(p.cut[0]);
+  const auto last = static_cast<double>(p.cut[p.cuts - 1]);
+  if (!(last - first > 0x1p-60 && last - first < 0x1p60)) return n;
+  while ((last - first) * static_cast<double>(n.scale) > 0.9375) n.scale *= 0.5f;
+  while ((last - first) * static_cast<double>(n.scale) <= 0.46875) n.scale *= 2.0f;
+  const auto scale = static_cast<double>(n.scale);
+  if (-first * scale > 1 || last * scale > 1) return n;  // more ulp than three
+  n.offset = static_cast<float>(1.5 - (first + last) / 2 * scale);
+  n.low = static_cast<float>(first - 0.015625 / scale);
+  n.high = static_cast<float>(last + 0.015625 / scale);
+  const auto place = [&](int i) {
+    return ufp4::detail::to_bits(
+        static_cast<float>(static_cast<double>(p.cut[i]) * scale + static_cast<double>(n.offset)));
+  };
+  int index = 0;
+  for (std::uint32_t part = 0; part < 32; ++part) {
+    const std::uint32_t start = one + part * width, end = start + width;
+    const bool inside = index < p.cuts && place(index) < end;
+    const std::uint32_t here = inside ? place(index) : start - width;
+    if (inside && (here - start < 2 * near_margin || end - here < 2 * near_margin)) return n;
+    if (inside) ++index;
+    if (index < p.cuts && place(index) < end) return n;
+    n.step[part] = (static_cast<std::uint32_t>(index) << 24) + near_margin - here;
+  }
+  n.usable = index == p.cuts;
+  return n;
+}
+
 /// `cheap_lookup`: the instruction set looks up sixteen floats in an instruction or two.
 inline rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, bool cheap_lookup) {
   using kind = rounding_plan::kind;

@@ -3,6 +3,10 @@
 //
 // quantize_lanes.inl explains runs, bands and tiles.
 
+/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (2 KiB,
+/// or one band) that reading, which waits for memory, and rounding, which does not, alternate often.
+constexpr std::size_t bands_of(std::size_t run) { return run < 512 / lanes ? 512 / lanes / run : 1; }
+
 struct tile {
   alignas(64) float x[max_transform * lanes];       ///< transformed: element k of lane l is x[k * lanes + l]
   alignas(64) float staged[max_transform * lanes];  ///< what could not be read in place
@@ -203,7 +207,7 @@ tile_transform transform_of(const transform_spec& t) {
   h.read_f32 = &read_sixteens<false, lane_runs<dtype::f32>>;
   h.read_bf16 = &read_sixteens<false, lane_runs<dtype::bf16>>;
   if constexpr (loads_fp16) h.read_fp16 = &read_sixteens<false, lane_runs<dtype::fp16>>;
-  if constexpr (needs == quantize_needs::all) {
+  if constexpr (has_every_rounding(needs)) {
     h.read_columns = &read_sixteens<true, lane_columns>;
     if (t.n == 1) return h;
     h.read_f32 = &read_sixteens<true, lane_runs<dtype::f32>>;

@@ -13,6 +13,8 @@ struct error_plan {
   alignas(64) float value[16];  ///< by index
   std::uint32_t value_mask;     ///< bits of the elements that are read
   block_error* sum;
+  block_error* exact = nullptr;  ///< what `sum` calls where it is in doubt
+  near_bins_plan bins{};
 };
 
 using ufp4::search_error;
@@ -27,20 +29,63 @@ UFP4_LANE f32 scaled_by(f32 x, f32 factor) {
   return rounded(divides ? x / factor : x * factor);
 }
 
+/// The values of the grid that magnitudes are rounded to: by a rounder, or without an index.
+template <class Rounder>
+struct looked_up_value {
+  Rounder rounder;
+  table16 value;
+  UFP4_LANE explicit looked_up_value(const error_plan& p) : rounder(p.rounding), value(load_table(p.value)) {}
+  UFP4_LANE f32 operator()(f32 t) const { return lookup(value, rounder(t, u32{}) >> Rounder::bit); }
+};
+/// As two_bit_mantissa_rounder: the sum with 2^(e + 22) is a multiple of 2^(e - 1), and less that number the value.
+struct two_bit_mantissa_value {
+  f32 qmax, normal;
+  UFP4_LANE explicit two_bit_mantissa_value(const error_plan& p)
+      : qmax(broadcast(p.rounding.qmax)), normal(broadcast(2 * p.rounding.unit)) {}
+  UFP4_LANE f32 operator()(f32 t) const {
+    const f32 a = at_most(t, qmax);
+    const f32 shift = as_float((as_bits(at_least(a, normal)) & 0x7F800000u) + (std::uint32_t{22} << 23));
+    return rounded(a + shift) - shift;
+  }
+};
+
 /// For symmetric grids, of whose blocks x has the magnitudes.
-template <class Rounder, bool divides, search_error what>
+template <class Value, bool divides, search_error what>
 f32 error_by(const error_plan& p, const float* x, std::size_t length, f32 factor, f32 effective) {
-  const Rounder rounder(p.rounding);
-  const table16 value = load_table(p.value);
+  const Value value(p);
   f32 err{};
 #pragma GCC unroll 4
   for (std::size_t k = 0; k < length; ++k) {
     const f32 v = load(x + k * lanes);
-    const u32 index = rounder(scaled_by<divides>(v, factor), u32{}) >> Rounder::bit;
-    err = add_error<what>(err, v - rounded(lookup(value, index) * effective));
+    err = add_error<what>(err, v - rounded(value(scaled_by<divides>(v, factor)) * effective));
   }
   return err;
 }
+
+#if defined(UFP4_ORDERED_LANES)
+/// By near_bins_plan, where scales divide: products with reciprocals decide the codes, or quotients where one is in
+/// doubt.
+template <search_error what>
+f32 error_near(const error_plan& p, const float* x, std::size_t length, f32 factor, f32 effective) {
+  const table16 value = load_table(p.value), low_steps = load_table(p.bins.step),
+                high_steps = load_table(p.bins.step + 16);
+  const f32 scale = 1.0f / factor * p.bins.scale, least = factor * p.bins.low, most = factor * p.bins.high,
+            offset = broadcast(p.bins.offset);
+  // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
+  u32 doubt = as_bits(factor) - (63u << 23) < 128u << 23 ? ~u32{} : u32{};
+  f32 err{};
+#pragma GCC unroll 4
+  for (std::size_t k = 0; k < length; ++k) {
+    const f32 v = load(x + k * lanes);
+    const u32 bits = as_bits(fma(at_most(at_least(v, least), most), scale, offset));
+    const u32 index = bits + as_bits(lookup(low_steps, high_steps, bits >> 18));  // from bit 24 on
+    doubt = minimum(doubt, index & 0x00FFFFFFu);
+    err = add_error<what>(err, v - rounded(lookup(value, index >> 24) * effective));
+  }
+  if (lane_bits(reinterpret_cast<u32>(doubt < 2 * near_margin)) != 0) return p.exact(p, x, length, factor, effective);
+  return err;
+}
+#endif
 
 /// The same on any grid, four elements at a time.
 template <bool divides, search_error what>
@@ -64,19 +109,22 @@ f32 error_by_cuts(const error_plan& p, const float* x, std::size_t length, f32 f
 }
 
 template <bool divides, search_error what>
-block_error* block_error_of(rounding_plan::kind rounding) {
+block_error* block_error_of(const rounding_plan& rounding) {
   using kind = rounding_plan::kind;
-  if (rounding == kind::uniform) return &error_by<uniform_rounder, divides, what>;
-  if constexpr (cheap_lookup) {
-    if (rounding == kind::halves) return &error_by<halves_rounder, divides, what>;
-  } else {
-    if (rounding == kind::two_bit_mantissa) return &error_by<two_bit_mantissa_rounder, divides, what>;
-  }
+  if (rounding.what == kind::uniform) return &error_by<looked_up_value<uniform_rounder>, divides, what>;
+  if (rounding.nearby == near_kind::two_bit_mantissa) return &error_by<two_bit_mantissa_value, divides, what>;
+  if constexpr (cheap_lookup)
+    if (rounding.what == kind::halves) return &error_by<looked_up_value<halves_rounder>, divides, what>;
   return &error_by_cuts<divides, what>;
 }
 template <search_error what>
-block_error* block_error_of(rounding_plan::kind rounding, bool divides) {
-  return divides ? block_error_of<true, what>(rounding) : block_error_of<false, what>(rounding);
+void choose_error(error_plan& p, bool divides) {
+  p.exact = p.sum = divides ? block_error_of<true, what>(p.rounding) : block_error_of<false, what>(p.rounding);
+#if defined(UFP4_ORDERED_LANES)
+  if (!divides || p.rounding.what != rounding_plan::kind::cuts) return;
+  p.bins = plan_bins(p.rounding);
+  if (p.bins.usable) p.sum = &error_near<what>;
+#endif
 }
 
 inline error_plan make_error_plan(const format_spec& f, search_error what) {
@@ -85,8 +133,10 @@ inline error_plan make_error_plan(const format_spec& f, search_error what) {
   const int first = is_symmetric(g) ? g.zero : 0;
   if (is_symmetric(g)) p.value_mask = ufp4::detail::magnitude_mask;
   for (int i = first; i < g.levels; ++i) p.value[i - first] = g.level[i];
-  p.sum = what == search_error::squared ? block_error_of<search_error::squared>(p.rounding.what, scale_divides(f))
-                                        : block_error_of<search_error::absolute>(p.rounding.what, scale_divides(f));
+  if (what == search_error::squared)
+    choose_error<search_error::squared>(p, scale_divides(f));
+  else
+    choose_error<search_error::absolute>(p, scale_divides(f));
   return p;
 }
 

@@ -71,7 +71,7 @@ void code_wide(const rounding_plan& p, const lane_blocks& v, u32* words) {
 
 template <quantize_needs needs>
 code_blocks* code_wide_of(rounding_spec::kind rounding) {
-  if constexpr (needs == quantize_needs::all)
+  if constexpr (has_every_rounding(needs))
     if (rounding == rounding_spec::kind::stochastic) return &code_wide<wide_rounder<true>>;
   return rounding == rounding_spec::kind::nearest_even ? &code_wide<wide_nearest> : &code_wide<wide_rounder<false>>;
 }

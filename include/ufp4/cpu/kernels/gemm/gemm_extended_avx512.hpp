@@ -1,0 +1,173 @@
+// ufp4 - quantized_gemm on AVX-512 VNNI for formats with outer scales, several grids or one-bit exponents.
+// SPDX-License-Identifier: Apache-2.0
+//
+// The products, records and tiles of gemm_int8_avx512.hpp. The values of a format are integers of one unit, so the byte
+// of a decoded element is an entry of one table. Its index is the code in bits 0 to 3 and, above them, the number of
+// the block's grid or the sum of the element's exponents. A slice of columns is decoded before it is multiplied; its
+// block scales times their outer scales are binary32 numbers.
+#pragma once
+
+#if defined(__x86_64__)
+
+#include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
+#include <ufp4/cpu/kernels/kernels_avx512.hpp>
+
+UFP4_BEGIN_TARGET(UFP4_AVX512)
+namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+
+/// The integers of all grids, or of all sums of exponents, plus an offset.
+inline u8 selected_table(const format_spec& f, int offset) {
+  std::uint8_t bytes[64];
+  const grid_integers all = integers_of_grids(f);
+  for (int i = 0; i < 64; ++i) {
+    const int which = i / 16, code = i % 16, grid = which < f.choice.count ? which : f.choice.count;
+    const int power = which < exponent_levels(f.block) ? which : exponent_levels(f.block);
+    bytes[i] = static_cast<std::uint8_t>(all.integer[grid][code] * (1 << power) + offset);
+  }
+  return load_as<u8>(bytes);
+}
+
+/// Bits 4 and 5 of each byte: what selects the integers of columns 8 w + 2 i and 8 w + 2 i + 1 of a block with these
+/// bits is in byte i. T: a number, or one a lane.
+template <class T>
+UFP4_LANE T selectors(const format_spec& f, T bits, int w) {
+  const column_groups group = f.block.group;
+  T s{};
+  if (f.choice.count != 0) {
+    const auto count = static_cast<std::uint32_t>(f.choice.count);
+    const T number = bits >> static_cast<std::uint32_t>(grid_shift(f));
+    return (number < count ? number : T{} + count) * 0x10101010u;
+  }
+  if (group.wide == 0) return s;
+  for (int i = 0; i < 4; ++i) {
+    const int k = 8 * w + 2 * i, at = 8 + k / group.wide;
+    T sum = bits >> static_cast<std::uint32_t>(at) & 1u;
+    if (group.narrow != 0)
+      sum += bits >> static_cast<std::uint32_t>(8 + f.block.cols / group.wide + k / group.narrow) & 1u;
+    s |= sum << static_cast<std::uint32_t>(8 * i + 4);
+  }
+  return s;
+}
+
+/// The bits of blocks [block, block + count) of rows [row, row + live), as scales_of takes rows: out[b * 16 + r].
+inline void block_bits_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
+                          std::size_t count, std::uint32_t* out) {
+  for (std::size_t r = 0; r < lanes; ++r) {
+    const std::size_t first = q.scale_index(row + (r < live ? r : live - 1), block), step = q.interleaved ? lanes : 1;
+    for (std::size_t b = 0; b < count; ++b) out[b * lanes + r] = load_block(q.scales, q.format, first + b * step);
+  }
+}
+/// The scales of blocks with these bits, as scales_of gives them, a row a lane, times their outer scales.
+inline void extended_scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
+                               std::size_t count, const std::uint32_t* bits, float* out) {
+  const format_spec& f = q.format;
+  alignas(64) float outer[lanes];
+  const std::size_t covered = outer_columns(f, q.padded_cols), length = static_cast<std::size_t>(f.block.cols);
+  f32 by{};
+  for (std::size_t b = 0; b < count; ++b) {
+    if (covered != 0 && (b == 0 || (block + b) * length % covered == 0)) {
+      for (std::size_t r = 0; r < lanes; ++r) outer[r] = q.outer_scale(row + (r < live ? r : live - 1), block + b);
+      by = load(outer);
+    }
+    const f32 scale = dequantize_kernel::decode_block_bits(f, load_as<u32>(bits + b * lanes));
+    store(out + b * lanes, covered != 0 ? scale * by : scale);
+  }
+}
+
+struct extended_products : int8_products {
+  static bool reads_values(const gemm_job&) { return true; }
+  /// Sixteen columns: for each 8 k the even ones, then the odd ones, with the offset.
+  [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
+                                            std::size_t depth, u32* value, float* scale) {
+    const quantized_source& q = job.right.q;
+    if (q.format.is_wide()) return int8_products::read_values(job, columns, k, depth, value, scale);
+    const format_spec f = q.format;
+    const u8 table = selected_table(f, -integers_of(f).low);
+    const std::size_t blocks = depth / job.block, words = job.block / 8;
+    alignas(64) std::uint8_t staged[few_most / 128 * 1024];
+    alignas(64) std::uint32_t bits[few_most / 16 * lanes];
+    block_bits_of(q, columns.col, columns.cols, k / job.block, blocks, bits);
+    extended_scales_of(q, columns.col, columns.cols, k / job.block, blocks, bits, scale);
+    const code_rows rows = codes_of(q, columns.col, columns.cols, k, depth, staged);
+    for (std::size_t at = 0; at < depth; at += 64) {
+      const octad codes = codes_at(rows, at);
+      for (std::size_t j = 0; j < 8 && at + 8 * j < depth; ++j) {
+        const std::size_t word = at / 8 + j;
+        const u32 s = selectors(f, load_as<u32>(bits + word / words * lanes), static_cast<int>(word % words));
+        *value++ = reinterpret_cast<u32>(low(table, (codes.v[j] & 0x0F0F0F0Fu) | s));
+        *value++ = reinterpret_cast<u32>(low(table, (codes.v[j] >> 4 & 0x0F0F0F0Fu) | s));
+      }
+    }
+  }
+};
+
+struct extended_gemm : int8_gemm {
+  using slice = column_slice<extended_products>;
+
+  static bool takes(const gemm_job& job) {
+    const auto suits = [](const gemm_operand& side) {
+      const column_groups group = side.q.format.block.group;
+      if (!side.is_quantized || (side.is_wide() && needs_portable(side.q.format))) return false;
+      return (group.wide == 0 || (group.wide >= 2 && group.narrow != 1));
+    };
+    if (!suits(job.left) || !suits(job.right) || job.mode == accumulate::folded_bf16) return false;
+    if (!needs_portable(job.left.q.format) && !needs_portable(job.right.q.format)) return false;
+    if (job.block % 16 != 0 || !integers_fit_bytes(job)) return false;
+    const int most = integers_of(job.left.q.format).amax() * integers_of(job.right.q.format).amax();
+    return most <= (1 << 22) / static_cast<int>(job.block);  // magic_bits
+  }
+
+  /// 16 k of a row of 4-bit elements as left_bytes_of gives them, from the bits of their block and a selected_table.
+  static i8x16 selected_bytes(const quantized_source& q, u8 table, std::uint32_t bits, std::size_t row, std::size_t k,
+                              bool in_order) {
+    std::uint64_t words[2];
+    const int first = static_cast<int>(k % static_cast<std::size_t>(q.format.block.cols) / 8);
+    for (int w = 0; w < 2; ++w) {
+      std::uint32_t codes;
+      __builtin_memcpy(&codes, q.codes + q.code_index(row, k + 8 * static_cast<std::size_t>(w)), 4);
+      const std::uint64_t both = codes | std::uint64_t{codes >> 4} << 32, s = selectors(q.format, bits, first + w);
+      words[w] = (both & 0x0F0F0F0F0F0F0F0Fu) | s | s << 32;
+    }
+    const u8 bytes = low(table, broadcast_16(words));
+    i8x16 result;
+    __builtin_memcpy(&result, &bytes, sizeof result);
+    return in_order ? pick_bytes(result, i8x16{0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15}) : result;
+  }
+  static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
+    const quantized_source& q = job.left.q;
+    if (!needs_portable(q.format)) return int8_gemm::pack_row(job, row, r, live, out);
+    const u8 table = selected_table(q.format, 0);
+    const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
+    const std::uint32_t magic = magic_bits(job);
+    for (std::size_t b = 0; b < job.padded() / job.block; ++b, out += record(job, live)) {
+      const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(row, b));
+      const float scale = scale_at(q, row, b, 1.0f);
+      std::uint32_t start = magic;
+      for (std::size_t k = 0; k < job.block; k += 16) {
+        const i8x16 bytes = selected_bytes(q, table, bits, row, b * job.block + k, job.right.is_wide());
+        avx512::store(out + live * 8 + k * live + r * 16, bytes);
+        start -= weighted_sum(offset, bytes);
+      }
+      __builtin_memcpy(out + r * 4, &start, 4);
+      __builtin_memcpy(out + live * 4 + r * 4, &scale, 4);
+    }
+  }
+
+  template <class Slice>
+  static void multiply_tile(const Slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
+    with_rows(live, [&]<std::size_t count>() { int8_tile<count, false>(s, left, acc); });
+  }
+};
+
+template <class Use = void>
+inline constexpr gemm_kernel gemm_extended_kernel = [] {
+  gemm_kernel kernel =
+      wide_kernel_of<streamed_gemm<extended_gemm>, Use>(isa::avx512, "gemm_extended_avx512", 4, 512, 256);
+  kernel.any_format = true;
+  return kernel;
+}();
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
+UFP4_END_TARGET
+
+#endif

@@ -1,0 +1,596 @@
+// ufp4 - quantize of formats with outer scales of rows and segments, several grids or one-bit exponents, over lanes.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blocks are lanes as in quantize_lanes.inl, whose steps these loops share. What is constant for a call there is a
+// number a lane here: the constants of the outer scale, the grid of the block. Codes and errors are computed for every
+// grid, and a mask selects those of the grid that the block has.
+
+/// Outer scales a lane: tensor_constants::decode and encode.
+struct outer_lanes {
+  f32 decode, encode;
+};
+
+/// make_tensor_constants, an amax a lane.
+inline outer_lanes outer_of(const format_spec& f, const ufp4::scale_rule_spec& rule, u32 amax) {
+  using namespace ufp4::detail;
+  const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
+  const f32 quotient = amax == 0u ? broadcast(1.0f) : largest * least_qmax(f) / as_float(amax);
+  f32 encode = quotient < max_finite ? quotient : broadcast(max_finite), decode = 1.0f / encode;
+  if (f.outer.type != scale_kind::f32) {
+    decode = decode_scale_bits<true>(f.outer.type, encode_scale_bits(f.outer.type, decode));
+    const f32 inverse = 1.0f / decode;
+    encode = inverse < max_finite ? inverse : broadcast(max_finite);
+  }
+  return {decode, encode};
+}
+
+/// What scale_for_grid gives, a block a lane. Lanes whose amax is not finite have any scale.
+struct grid_scales {
+  u32 bits;
+  f32 factor, effective;
+};
+
+/// The scales of blocks for one grid of a format.
+class grid_scaler {
+ public:
+  grid_scaler() = default;
+  grid_scaler(const block_coder<rounding_spec>& c, int g)
+      : coder_(&c), g_(g), grid_(ufp4::detail::nth_grid(c.format, g)), factor_(ufp4::detail::factor_of(c.format, g)) {
+    grid_.qmax = ufp4::detail::qmax_of(c.format, g);
+    per_qmax_ = 1.0f / grid_.qmax;
+    rescale_ = 1.0f / factor_;
+    zero_bits_ = scalar({}, 0.0f).bits;
+  }
+
+  f32 rescale() const { return broadcast(rescale_); }
+  /// `kind` is the format's. Returns which lanes are special: zero, not finite, or with an amax or factor that is not a
+  /// normal number.
+  UFP4_LANE std::uint32_t operator()(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
+    constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
+    const u32 watched = kind == scale_kind::e8m0 ? power_of_two(amax, s) : rounded_scale(kind, amax, outer, s);
+    const std::uint32_t special =
+        lane_bits(reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range));
+    if (special != 0) replace_special(amax, special, outer, s);
+    return special;
+  }
+
+  /// Whether blocks have the same scales for another grid of the format: the largest magnitudes are equal.
+  bool has_scales_of(const grid_scaler& other) const { return grid_.qmax == other.grid_.qmax; }
+  /// The same from the scales for such a grid.
+  UFP4_LANE void from(const grid_scales& other, scale_kind kind, u32 amax, std::uint32_t special,
+                      const outer_lanes& outer, grid_scales& s) const {
+    s = other;
+    const f32 scale = kind == scale_kind::e8m0 ? as_float(maximum(s.bits << 23, broadcast(std::uint32_t{0x00400000})))
+                                               : decode_scale_bits<true>(kind, s.bits);
+    s.effective = effective(scale, outer);
+    if (special != 0) replace_special(amax, special, outer, s);
+  }
+
+ private:
+  UFP4_LANE f32 effective(f32 scale, const outer_lanes& outer) const {
+    const f32 of_grid = rounded(scale * factor_);
+    return coder_->format.two_level() ? rounded(of_grid * outer.decode) : of_grid;
+  }
+  /// Both return what is a normal number unless the block is special, as the factor is.
+  u32 power_of_two(u32 amax, grid_scales& s) const {
+    s.bits = power_of_two_scales(grid_, coder_->rule.what, amax);
+    s.factor = as_float(s.bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - s.bits) << 23);
+    s.effective = as_float(maximum(s.bits << 23, broadcast(std::uint32_t{0x00400000}))) * factor_;
+    return amax;
+  }
+  UFP4_LANE u32 rounded_scale(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
+    const bool two_level = coder_->format.two_level();
+    const f32 x = as_float(amax),
+              argument = rounded(two_level ? x * rounded(outer.encode * per_qmax_) : x / grid_.qmax);
+    s.bits = encode_scale_bits(kind, argument);
+    if (coder_->rule.what == ufp4::detail::rule_kind::up)
+      s.bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, s.bits) < argument) &
+                reinterpret_cast<u32>(s.bits < ufp4::detail::max_scale(kind));
+    const f32 scale = decode_scale_bits<true>(kind, s.bits);
+    s.factor = two_level ? 1.0f / (scale * outer.decode) : scale;
+    s.effective = effective(scale, outer);
+    return as_bits(argument);
+  }
+  block_scale scalar(const ufp4::tensor_constants& constants, float amax) const {
+    return ufp4::detail::scale_for_grid(coder_->format, g_, coder_->rule, constants, {}, amax);
+  }
+  /// The scales of the lanes whose bits in `special` are set.
+  [[gnu::cold, gnu::noinline]] void replace_special(u32 amax, std::uint32_t special, const outer_lanes& outer,
+                                                    grid_scales& s) const {
+    const u32 empty = reinterpret_cast<u32>(amax == 0u),
+              nonfinite = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits);
+    s.bits = empty != 0u ? broadcast(zero_bits_) : s.bits;
+    s.factor = (empty | nonfinite) != 0u ? broadcast(1.0f) : s.factor;
+    s.effective = empty != 0u ? f32{} : s.effective;
+    for (std::uint32_t left = special & ~lane_bits(empty | nonfinite); left != 0; left &= left - 1) {
+      const auto l = static_cast<std::size_t>(__builtin_ctz(left));
+      const block_scale one = scalar({outer.decode[l], 0, outer.encode[l]}, ufp4::detail::to_float(amax[l]));
+      s.bits[l] = one.bits;
+      s.factor[l] = one.factor;
+      s.effective[l] = one.effective;
+    }
+  }
+
+  const block_coder<rounding_spec>* coder_ = nullptr;
+  int g_ = 0;
+  grid4 grid_{};  ///< its qmax with the factor and all one-bit exponents
+  float factor_ = 1, rescale_ = 1, per_qmax_ = 1;
+  std::uint32_t zero_bits_ = 0;  ///< of the scale of a zero block
+};
+
+/// How the values of blocks are compared with those of a grid.
+struct grid_trial {
+  f32 factor, rescale, effective;
+  search_error what;
+
+  template <bool divides, bool rescales>
+  UFP4_LANE f32 scaled(f32 x) const {
+    const f32 t = scaled_by<divides>(x, factor);
+    return rescales ? rounded(t * rescale) : t;
+  }
+  template <std::size_t n>
+  UFP4_LANE f32 add_errors(f32 err, const f32 (&d)[n]) const {
+    if (what == search_error::squared) {
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < n; ++j) err = fma(d[j], d[j], err);
+      return err;
+    }
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < n; ++j) {
+      const f32 m = magnitude(d[j]);
+      err = what == search_error::absolute ? err + m : m > err ? m : err;
+    }
+    return err;
+  }
+};
+
+/// The errors of blocks of `length` vectors under a trial, and their codes to nearest even.
+using trial_codes = f32(const error_plan&, const grid_trial&, const float* x, std::size_t length, u32* words);
+
+/// For symmetric grids.
+template <class Rounder, bool divides, bool rescales>
+f32 code_trial(const error_plan& p, const grid_trial& trial, const float* x, std::size_t length, u32* words) {
+  const Rounder rounder(p.rounding);
+  const table16 value = load_table(p.value);
+  f32 err{};
+  for (std::size_t k = 0; k < length; k += 8, x += 8 * lanes) {
+    u32 word{};
+    f32 d[8];
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < 8; ++j) {
+      const f32 v = load(x + j * lanes), t = trial.scaled<divides, rescales>(v);
+      const u32 index = rounder(t, u32{});
+      word = add_code<Rounder::bit>(word, static_cast<int>(j), index, t);
+      d[j] = magnitude(v) - rounded(lookup(value, index >> Rounder::bit) * trial.effective);
+    }
+    err = trial.add_errors(err, d);
+    words[k / 8] = finish_codes<Rounder::bit>(word);
+  }
+  return err;
+}
+
+/// For any grid, four elements at a time.
+template <bool divides, bool rescales>
+f32 code_trial_by_cuts(const error_plan& p, const grid_trial& trial, const float* x, std::size_t length, u32* words) {
+  const cuts_rounder rounder{p.rounding};
+  const table16 value = load_table(p.value);
+  f32 err{};
+  for (std::size_t k = 0; k < length; k += 4, x += 4 * lanes) {
+    f32 v[4], t[4];
+    u32 index[4] = {}, word = k % 8 == 0 ? u32{} : words[k / 8];
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j) {
+      v[j] = load(x + j * lanes);
+      t[j] = trial.scaled<divides, rescales>(v[j]);
+      word |= rounder.sign(t[j]) << static_cast<std::uint32_t>(4 * (k % 8 + j));
+      t[j] = rounder.value(t[j]);
+    }
+    rounder.ranks(t, index);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < 4; ++j) {
+      word |= index[j] << static_cast<std::uint32_t>(4 * (k % 8 + j));
+      v[j] = as_float(as_bits(v[j]) & p.value_mask) - rounded(lookup(value, index[j]) * trial.effective);
+    }
+    err = trial.add_errors(err, v);
+    words[k / 8] = word;
+  }
+  return err;
+}
+
+/// The functions of a grid; in_range: where no scaled magnitude reaches the end of qmax's binade.
+struct trial_functions {
+  trial_codes *any = nullptr, *in_range = nullptr;
+};
+template <bool divides, bool rescales>
+trial_functions trial_functions_of(rounding_plan::kind rounding) {
+  using kind = rounding_plan::kind;
+  constexpr auto of = []<class Rounder>(const Rounder*) { return &code_trial<Rounder, divides, rescales>; };
+  constexpr const uniform_rounder* uniform = nullptr;
+  if (rounding == kind::uniform) return {of(uniform), of(uniform)};
+  if constexpr (cheap_lookup) {
+    constexpr const halves_rounder* halves = nullptr;
+    constexpr const halves_in_range_rounder* in_range = nullptr;
+    if (rounding == kind::halves) return {of(halves), of(in_range)};
+  } else {
+    constexpr const two_bit_mantissa_rounder* two_bit = nullptr;
+    if (rounding == kind::two_bit_mantissa) return {of(two_bit), of(two_bit)};
+  }
+  return {&code_trial_by_cuts<divides, rescales>, &code_trial_by_cuts<divides, rescales>};
+}
+inline trial_functions trial_functions_of(rounding_plan::kind rounding, bool divides, bool rescales) {
+  if (divides) return rescales ? trial_functions_of<true, true>(rounding) : trial_functions_of<true, false>(rounding);
+  return rescales ? trial_functions_of<false, true>(rounding) : trial_functions_of<false, false>(rounding);
+}
+
+/// Chooses the one-bit exponents of blocks of scaled values, and divides them by their powers of two: take_exponents.
+inline u32 take_exponents(const format_spec& f, float* t) {
+  const int levels = ufp4::detail::exponent_levels(f.block), top = ufp4::detail::floor_log2(f.grid.qmax);
+  u32 bits{};
+  for (int level = 0, at = 8; level < levels; at += f.block.cols / f.block.group[level], ++level) {
+    const auto size = static_cast<std::size_t>(f.block.group[level]),
+               groups = static_cast<std::size_t>(f.block.cols) / size;
+    const f32 least = broadcast(ufp4::detail::exp2i(top + levels - level));
+    for (std::size_t g = 0; g < groups; ++g) {
+      float* const group = t + g * size * lanes;
+      f32 amax{};
+      for (std::size_t k = 0; k < size; ++k) amax = at_least(magnitude(load(group + k * lanes)), amax);
+      const u32 large = reinterpret_cast<u32>(amax >= least);
+      const f32 power = large != 0u ? broadcast(0.5f) : broadcast(1.0f);
+      for (std::size_t k = 0; k < size; ++k) store(group + k * lanes, load(group + k * lanes) * power);
+      bits |= large & broadcast(std::uint32_t{1} << (static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(g)));
+    }
+  }
+  return bits;
+}
+
+/// A number for each outer scale of a row, and for those that the last tile has beyond them.
+struct outer_numbers {
+  std::size_t size;
+  buffer<std::uint32_t> amax;    ///< of the finite elements that it covers
+  buffer<float> decode, encode;  ///< tensor_constants
+  explicit outer_numbers(std::size_t count) : size(up(count, lanes)), amax(size), decode(size), encode(size) {}
+};
+
+/// One call of quantize_lanes for such a format.
+class extended_quantizer {
+ public:
+  extended_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
+                     quantize_report& report, const tile_transform& transform,
+                     code_blocks* (*code_of)(rounding_plan::kind))
+      : job_(job),
+        coder_(coder),
+        out_(out),
+        report_(report),
+        transform_(transform),
+        divides_(ufp4::detail::scale_divides(job.format)),
+        is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
+        trials_code_(coder.rounding.what == rounding_spec::kind::nearest_even),
+        run_(job.run()),
+        block_(static_cast<std::size_t>(job.format.block.cols)),
+        blocks_(run_ / block_),
+        tile_width_((run_ < max_transform / 4 ? 4 : max_transform / run_) * lanes * run_),
+        strip_(ufp4::detail::scale_strip_of(job.format, job.padded_cols)),
+        covered_(ufp4::detail::outer_columns(job.format, job.padded_cols)),
+        outer_shift_(job.format.outer.segment == 0 ? 63
+                                                   : __builtin_ctz(static_cast<unsigned>(job.format.outer.segment))),
+        outer_lanes_(job.format.outer.segment == 0 || covered_ >= lanes * run_ ? lanes
+                     : covered_ < run_                                         ? 1
+                                                                               : covered_ / run_),
+        random_bits_(coder.rounding.random_bits),
+        outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32) {
+    transform_.ahead = read_ahead_of(job.x);
+    for (int g = 0; g <= job.format.choice.count; ++g) {
+      format_spec one = job.format;
+      one.grid = ufp4::detail::nth_grid(job.format, g);
+      grid_codes& codes = grids_[g];
+      codes.error = make_error_plan(one, search_error::squared);  // without its function
+      codes.plan = trials_code_ ? codes.error.rounding : make_plan(one.grid, coder.rounding.what, cheap_lookup);
+      codes.code = code_of(codes.plan.what);
+      codes.trial = trial_functions_of(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
+      codes.end = end_of_binade(one.grid.qmax) * factor_of(job.format, g) * 0.999f;
+      codes.scales = grid_scaler(coder, g);
+    }
+  }
+
+  void strips(std::size_t first, std::size_t last) {
+    const bool reads_twice = covered_ > tile_width_;
+    for (std::size_t row = first; row < last; ++row) {
+      char* const scales = static_cast<char*>(out_.scales) + row * strip_.bytes();
+      for (std::size_t i = 0; i < outers_.size; ++i) outers_.amax.data()[i] = 0;
+      for (std::size_t k = 0; reads_twice && k < job_.padded_cols; k += tile_width_) raise_outers(read(row, k), k);
+      if (reads_twice) find_outers(0, up(job_.padded_cols, tile_width_));
+      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) {
+        const std::size_t blocks = read(row, k);
+        if (covered_ != 0 && !reads_twice) raise_outers(blocks, k), find_outers(k, k + tile_width_);
+        code_tile(row, k, blocks);
+        store_tile(row, k, scales);
+      }
+      store_outers(scales);
+    }
+  }
+
+ private:
+  static constexpr std::size_t most_blocks = max_transform / 16, most_words = max_transform / 8;
+
+  /// A grid of the format, the functions that code with it, and its scales.
+  struct grid_codes {
+    rounding_plan plan{};
+    code_blocks* code = nullptr;
+    error_plan error{};
+    trial_functions trial{};
+    float end = 0;  ///< trial.in_range takes smaller magnitudes; three digits below the bound, which roundings move
+    grid_scaler scales{};
+  };
+
+  std::size_t runs_from(std::size_t k) const {
+    return (job_.padded_cols - k < tile_width_ ? job_.padded_cols - k : tile_width_) / run_;
+  }
+  /// Reads a tile; returns how many blocks a lane has in all its bands.
+  std::size_t read(std::size_t row, std::size_t k) {
+    const std::size_t runs = runs_from(k), blocks = (runs + lanes - 1) / lanes * blocks_;
+    read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const u32* const sixteen = tile_.amax + b * block_ / 16;
+      amax_[b] = sixteen[0];
+      for (std::size_t g = 1; g < block_ / 16; ++g) amax_[b] = maximum(amax_[b], sixteen[g]);
+    }
+    return blocks;
+  }
+
+  // ---- Outer scales of rows and segments.
+
+  /// The first column of block b of lane 0 of the tile at column k; those of the other lanes are run_ apart.
+  std::size_t column_of(std::size_t k, std::size_t b) const {
+    const std::size_t within = b & (blocks_ - 1);  // of the blocks of a run
+    return k + (b - within) * block_ * lanes + within * block_;
+  }
+  /// The amaxes of the finite elements of block b.
+  u32 finite_amax(std::size_t b) const {
+    const u32 limit = broadcast(ufp4::detail::infinity_bits);
+    if (lane_bits(reinterpret_cast<u32>(amax_[b] >= limit)) == 0) return amax_[b];
+    u32 amax{};
+    for (std::size_t j = 0; j < block_; ++j) {
+      const u32 m = as_bits(magnitude(load(tile_.x + (b * block_ + j) * lanes)));
+      amax = maximum(amax, m < limit ? m : u32{});
+    }
+    return amax;
+  }
+  /// The amax of each group of outer_lanes_ lanes, in all of them.
+  u32 amax_of_neighbours(u32 amax) const {
+    if (outer_lanes_ >= 2) amax = maximum(amax, as_bits(exchange<1>(as_float(amax))));
+    if (outer_lanes_ >= 4) amax = maximum(amax, as_bits(exchange<2>(as_float(amax))));
+    if constexpr (lanes >= 8)
+      if (outer_lanes_ >= 8) amax = maximum(amax, as_bits(exchange<4>(as_float(amax))));
+    if constexpr (lanes >= 16)
+      if (outer_lanes_ >= 16) amax = maximum(amax, as_bits(exchange<8>(as_float(amax))));
+    return amax;
+  }
+  void raise_outers(std::size_t blocks, std::size_t k) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      std::uint32_t of_block[lanes];
+      store(of_block, amax_of_neighbours(finite_amax(b)));
+      for (std::size_t l = 0, col = column_of(k, b); l < lanes; l += outer_lanes_, col += outer_lanes_ * run_) {
+        std::uint32_t& whole = outers_.amax.data()[col >> outer_shift_];
+        whole = of_block[l] > whole ? of_block[l] : whole;
+      }
+    }
+  }
+  /// The outer scales that begin in columns [first, last), from their amaxes.
+  void find_outers(std::size_t first, std::size_t last) {
+    const std::size_t end = ((last - 1) >> outer_shift_) + 1;
+    for (std::size_t i = first >> outer_shift_; i < end; i += lanes) {
+      const outer_lanes o = outer_of(job_.format, coder_.rule, load_as<u32>(outers_.amax.data() + i));
+      store(outers_.decode.data() + i, o.decode);
+      store(outers_.encode.data() + i, o.encode);
+    }
+  }
+  /// Those of block b, a lane each.
+  outer_lanes outers_of(std::size_t k, std::size_t b) const {
+    if (covered_ == 0) return {broadcast(coder_.tensor.decode), broadcast(coder_.tensor.encode)};
+    const std::size_t col = column_of(k, b), first = col >> outer_shift_;
+    const float *decode = outers_.decode.data() + first, *encode = outers_.encode.data() + first;
+    if (outer_lanes_ == lanes) return {broadcast(*decode), broadcast(*encode)};
+    alignas(64) std::uint32_t index[lanes];
+    for (std::size_t l = 0; l < lanes; ++l)
+      index[l] = static_cast<std::uint32_t>(((col + l * run_) >> outer_shift_) - first);
+    if (covered_ >= run_) {
+      const u32 which = load_as<u32>(index);
+      return {lookup(load_table(decode), which), lookup(load_table(encode), which)};
+    }
+    outer_lanes o;
+    for (std::size_t l = 0; l < lanes; ++l) o.decode[l] = decode[index[l]], o.encode[l] = encode[index[l]];
+    return o;
+  }
+  /// The outer scales of a row, and zeros in the bytes before them.
+  void store_outers(char* scales) const {
+    const std::size_t end = strip_.blocks * strip_.block_bytes;
+    if (covered_ == 0) return;
+    __builtin_memset(scales + end, 0, strip_.outer_at() - end);
+    for (std::size_t i = 0; i < strip_.outers; ++i)
+      store_scale(scales + strip_.outer_at(), job_.format.outer.type, i,
+                  ufp4::detail::encode_scale(job_.format.outer.type, outers_.decode.data()[i]));
+  }
+
+  // ---- Blocks.
+
+  /// The scales of all blocks of the tile for all grids.
+  template <bool is_e4m3>
+  [[gnu::noinline]] void choose_scales(std::size_t k, std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const outer_lanes outer = outers_of(k, b);
+      const scale_kind kind = is_e4m3 ? scale_kind::e4m3 : job_.format.scale;
+      const std::uint32_t first = grids_[0].scales(kind, amax_[b], outer, scales_[0][b]);
+      special_[b] = first;
+      for (int g = 1; g <= job_.format.choice.count; ++g) {
+        const grid_scaler& scales = grids_[g].scales;
+        if (scales.has_scales_of(grids_[0].scales))
+          scales.from(scales_[0][b], kind, amax_[b], first, outer, scales_[g][b]);
+        else
+          special_[b] |= scales(kind, amax_[b], outer, scales_[g][b]);
+      }
+    }
+  }
+  void code_tile(std::size_t row, std::size_t k, std::size_t blocks) {
+    if (job_.format.scale == scale_kind::e4m3)  // a loop of its own, whose constants stay in registers
+      choose_scales<true>(k, blocks);
+    else
+      choose_scales<false>(k, blocks);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      if (is_stochastic_)
+        random_bits_.place((job_.first_row + row) * job_.whole_padded_cols + job_.first_col + column_of(k, b), run_);
+      const float* const x = tile_.x + b * block_ * lanes;
+      if (job_.format.choice.count != 0)
+        choose_grid(x, b);
+      else
+        code_block(x, b);
+    }
+  }
+  u32 nonfinite(std::size_t b) const { return reinterpret_cast<u32>(amax_[b] >= ufp4::detail::infinity_bits); }
+  /// Stores the bits of a block whose scale is chosen. Returns which lanes have codes of zeros, and counts them.
+  u32 finish(std::size_t b, u32 bits, f32 factor) {
+    bits_[b] = bits;
+    if (special_[b] == 0) return u32{};
+    const u32 not_finite = nonfinite(b), empty = reinterpret_cast<u32>(amax_[b] == 0u);
+    const u32 underflowed = reinterpret_cast<u32>(factor == 0.0f) & ~not_finite & ~empty;
+    bits_[b] = not_finite != 0u ? broadcast(ufp4::detail::nan_scale(job_.format.scale)) : bits;
+    report_.nonfinite_blocks += count_lanes(not_finite);
+    report_.underflowed_scales += count_lanes(underflowed);
+    return not_finite | empty | underflowed;
+  }
+  u32* words_of(std::size_t b) { return words_ + b * block_ / 8; }
+
+  /// A block of one grid, with or without one-bit exponents.
+  void code_block(const float* x, std::size_t b) {
+    const grid_codes& grid = grids_[0];
+    const grid_scales& s = scales_[0][b];
+    const u32 zero = finish(b, s.bits, s.factor);
+    lane_scales scale{zero != 0u ? broadcast(1.0f) : s.factor, zero};
+    if (divides_ || job_.format.block.group[0] != 0) {
+      scale_values(x, {scale.factor, broadcast(1.0f), f32{}, search_error::squared}, divides_);
+      if (job_.format.block.group[0] != 0) bits_[b] |= take_exponents(job_.format, t_) & ~zero;
+      x = t_;
+      scale.factor = broadcast(1.0f);
+    }
+    grid.code(grid.plan, {x, block_, 1, &scale, &random_bits_, nullptr}, words_of(b));
+    if (!job_.counts) return;
+    scale_values(x, {scale.factor, broadcast(1.0f), f32{}, search_error::squared}, false);
+    count_saturated(grid.plan.qmax, ~zero);
+  }
+  /// The scaled values of a block, to t_.
+  void scale_values(const float* x, const grid_trial& by, bool divides) {
+    for (std::size_t j = 0; divides && j < block_ * lanes; j += lanes)
+      store(t_ + j, by.scaled<true, true>(load(x + j)));
+    for (std::size_t j = 0; !divides && j < block_ * lanes; j += lanes)
+      store(t_ + j, by.scaled<false, true>(load(x + j)));
+  }
+  /// Counts the scaled values of the lanes of `which` that are beyond qmax.
+  void count_saturated(float qmax, u32 which) {
+    u32 counts{};
+    for (std::size_t j = 0; j < block_ * lanes; j += lanes)
+      counts -= reinterpret_cast<u32>(magnitude(load(t_ + j)) > qmax) & which;
+    for (std::size_t l = 0; l < lanes; ++l) report_.saturated += counts[l];
+  }
+
+  /// A block that chooses among grids: errors and codes under all of them, and of these those of the smallest error.
+  void choose_grid(const float* x, std::size_t b) {
+    u32 words[most_words];
+    f32 least = try_grid(x, b, 0, words_of(b));
+    u32 number{}, bits = scales_[0][b].bits;
+    grid_trial chosen{scales_[0][b].factor, f32{}, f32{}, coder_.rule.grids};
+    for (int g = 1; g <= job_.format.choice.count; ++g) {
+      const f32 err = try_grid(x, b, g, words);
+      const u32 better = reinterpret_cast<u32>(err < least);
+      least = better != 0u ? err : least;
+      number = better != 0u ? broadcast(static_cast<std::uint32_t>(g)) : number;
+      bits = better != 0u ? scales_[g][b].bits : bits;
+      chosen.factor = better != 0u ? scales_[g][b].factor : chosen.factor;
+      for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
+    }
+    if (special_[b] != 0) number = nonfinite(b) != 0u ? u32{} : number;
+    const u32 zero = finish(b, bits, chosen.factor);
+    bits_[b] |= number << static_cast<std::uint32_t>(ufp4::detail::grid_shift(job_.format));
+    if (trials_code_ && !job_.counts && special_[b] == 0) return;
+    chosen.factor = zero != 0u ? broadcast(1.0f) : chosen.factor;
+    code_chosen(x, b, number, zero, chosen);
+  }
+  /// The errors of a block under a grid, and its codes to nearest even.
+  f32 try_grid(const float* x, std::size_t b, int g, u32* words) const {
+    const grid_codes& grid = grids_[g];
+    const grid_scales& s = scales_[g][b];
+    grid_trial trial{s.factor, grid.scales.rescale(), s.effective, coder_.rule.grids};
+    if (divides_ && special_[b] != 0) trial.factor = s.factor == 0.0f ? broadcast(infinity) : s.factor;
+    const u32 beyond = reinterpret_cast<u32>(scale_amax(b, s.factor) >= grid.end);
+    const auto code = lane_bits(beyond) == 0 ? grid.trial.in_range : grid.trial.any;
+    const f32 err = code(grid.error, trial, x, block_, words);
+    if (grid.error.rounding.maps) map_words(grid.error.rounding, words);
+    return err;
+  }
+  f32 scale_amax(std::size_t b, f32 factor) const {
+    return divides_ ? as_float(amax_[b]) / factor : as_float(amax_[b]) * factor;
+  }
+  void map_words(const rounding_plan& p, u32* words) const {
+    const u8 map = load_nibble_map(p.code);
+    for (std::size_t w = 0; w < block_ / 8; ++w) words[w] = map_nibbles(map, words[w]);
+  }
+  /// What the trials have not done: roundings but to nearest even, blocks of zeros, counts.
+  void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial by) {
+    u32 words[most_words];
+    const lane_scales one{broadcast(1.0f), zero};
+    for (int g = 0; g <= job_.format.choice.count; ++g) {
+      const grid_codes& grid = grids_[g];
+      const u32 where = reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g));
+      by.rescale = grid.scales.rescale();
+      scale_values(x, by, divides_);
+      grid.code(grid.plan, {t_, block_, 1, &one, &random_bits_, nullptr}, words);
+      for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = where != 0u ? words[w] : words_of(b)[w];
+      if (job_.counts) count_saturated(grid.plan.qmax, where & ~zero);
+    }
+  }
+
+  /// Codes and scales of the tile to memory.
+  void store_tile(std::size_t row, std::size_t k, char* scales) const {
+    const scale_kind as_large = strip_.block_bytes == 1   ? scale_kind::e4m3
+                                : strip_.block_bytes == 2 ? scale_kind::bf16
+                                                          : scale_kind::f32;
+    const std::size_t runs = runs_from(k);
+    for (std::size_t r = 0, band = 0; r < runs; r += lanes, ++band) {
+      const std::size_t count = runs - r < lanes ? runs - r : lanes, at = k + r * run_;
+      store_lanes(words_ + band * run_ / 8, run_ / 8, out_.codes + (row * job_.padded_cols + at) / 2, run_ / 2, count);
+      store_scales(scales, as_large, bits_ + band * blocks_, blocks_, at / block_, blocks_, count);
+    }
+  }
+
+  const quantize_job& job_;
+  const block_coder<rounding_spec>& coder_;
+  const quantized_sink& out_;
+  quantize_report& report_;
+  tile_transform transform_;
+  bool divides_, is_stochastic_, trials_code_;  ///< trials_code_: the codes of a trial are those of the call
+  std::size_t run_, block_, blocks_;            ///< elements of a run and of a block, blocks of a run
+  std::size_t tile_width_;                      ///< elements that a tile takes at once
+  ufp4::detail::scale_strip strip_;
+  std::size_t covered_;      ///< columns of an outer scale of a row or a segment; 0 without them
+  int outer_shift_;          ///< a column shifted by it is the number of its outer scale
+  std::size_t outer_lanes_;  ///< how many neighbouring lanes have the same one
+  random_bit_lanes random_bits_;
+  outer_numbers outers_;
+  grid_codes grids_[4];
+  u32 amax_[most_blocks], bits_[most_blocks];
+  grid_scales scales_[4][most_blocks];
+  std::uint32_t special_[most_blocks];  ///< which lanes have a special scale of any grid
+  u32 words_[most_words];
+  tile tile_;
+  alignas(64) float t_[max_transform * lanes];  ///< scaled values of a block
+};
+
+/// Whether extended_quantizer has code for a job whose format needs_portable.
+inline bool takes_extended(const quantize_job& job, const block_coder<rounding_spec>& c) {
+  bool suitable = job.format.block.rows == 1 && !ufp4::detail::reads_values(c.rule) && !job.rounds_input_to_bf16 &&
+                  job.format.block.cols >= 16 && !job.format.is_wide();
+  for (int g = 0; suitable && g <= job.format.choice.count; ++g) {
+    const grid4& grid = ufp4::detail::nth_grid(job.format, g);
+    suitable = ufp4::detail::to_bits(grid.qmax) >= 0x00800000u &&
+               (grid.minus_zero == grid.code[grid.zero] || is_symmetric(grid));
+  }
+  return suitable;
+}
