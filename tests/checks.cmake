@@ -84,8 +84,11 @@ endforeach()
 
 # The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
 set(ufp4_python_checks tests first_steps sdist)
+if(NOT UFP4_TEST_LEVEL STREQUAL default)
+  list(APPEND ufp4_python_checks cuda)
+endif()
 if(UFP4_TEST_LEVEL STREQUAL nightly)
-  list(APPEND ufp4_python_checks readme from_sdist sanitize cuda torch)
+  list(APPEND ufp4_python_checks readme from_sdist sanitize torch) # PyTorch: 5 GB
 endif()
 ufp4_bash_check(python_wheel 900 tests/python/run.sh wheel)
 set_tests_properties(python_wheel PROPERTIES FIXTURES_SETUP python_wheel RESOURCE_LOCK python COST 100)

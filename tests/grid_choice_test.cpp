@@ -67,6 +67,50 @@ TEST_CASE("a block of if4 has the codes of nvfp4, or those of 4-bit integers wit
   CHECK((integers > 0 && integers < rows * 13));
 }
 
+TEST_CASE("a block of mixfp4 in E2M1 has the codes and the scale of nvfp4, under four times its tensor scale",
+          "[grids]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(2, rows, cols);
+  const auto q = quantize<mixfp4>(x);
+  const auto fp = quantize<nvfp4>(x);
+  REQUIRE(same_bits(q.tensor_scale(), 4 * fp.tensor_scale()));
+  std::size_t uniform = 0;
+  for (std::size_t b = 0; b < rows * 13; ++b) {
+    if ((q.scales()[b].bits() & 0x80) == 0) {
+      ++uniform;
+      continue;
+    }
+    REQUIRE((q.scales()[b].bits() & 0x7F) == fp.scales()[b].bits());
+    REQUIRE(std::memcmp(q.codes().data() + 8 * b, fp.codes().data() + 8 * b, 8) == 0);
+  }
+  CHECK((uniform > 0 && uniform < rows * 13));
+}
+
+TEST_CASE("a block of mixfp4 with equal errors is in E1M2", "[grids]") {
+  const matrix<float> zeros(1, 16);
+  CHECK(quantize<mixfp4>(zeros).scales()[0].bits() == 0);
+  matrix<float> one(1, 16);
+  one(0, 3) = 1;  // 7 or 6 under the scale of either grid
+  const auto q = quantize<mixfp4>(one);
+  CHECK((q.scales()[0].bits() & 0x80) == 0);
+  CHECK(code_at(q.codes().data(), 3) == 7);
+}
+
+TEST_CASE("a block of razer has the code 8 for 5 or -5 times its scale, whichever it holds", "[grids]") {
+  matrix<float> x(1, 32);
+  for (std::size_t k = 0; k < 32; ++k) {
+    constexpr float values[] = {6, 5, -5, 0, 5, 1, -.5f, 3};
+    x(0, k) = (k < 16 ? 1.0f : -1.0f) * (k % 8 == 2 ? 0.0f : values[k % 8]);
+  }
+  const auto q = quantize<razer>(x);
+  CHECK((q.scales()[0].bits() == (0x7E | 0x80) && q.scales()[1].bits() == 0x7E));
+  for (std::size_t k = 0; k < 32; ++k) {
+    CHECK(q(0, k) == x(0, k));
+    CHECK((code_at(q.codes().data(), k) == 8) == (std::abs(x(0, k)) == 5));
+  }
+  CHECK(quantize<razer>(matrix<float>(1, 16)).scales()[0].bits() == 0);
+}
+
 TEST_CASE("a block has the grid of the smallest error, of equal ones the first", "[grids]") {
   // Multiples of 1, 7 among them, are 4-bit integers; with 6 and .5 they are E2M1; 0, 3 and 6 fit both.
   matrix<float> x(1, 64);

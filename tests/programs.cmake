@@ -79,5 +79,6 @@ ufp4_script_test(examples_train_lm_demo examples/train_lm_demo_test.sh ${PROJECT
 if(TARGET train_lm)
   ufp4_script_test(examples_train_lm_mpi examples/train_lm_mpi_test.sh $<TARGET_FILE:train_lm>)
   ufp4_script_test(examples_train_lm_study_program support/python.sh numpy,scipy
-                   ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_lm_study_program_test.py $<TARGET_FILE:train_lm>)
+                   ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_lm_study_program_test.py $<TARGET_FILE:train_lm>
+                   $<TARGET_FILE:train_lm_depth>)
 endif()

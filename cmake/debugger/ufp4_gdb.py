@@ -52,6 +52,10 @@ NUMBERS = {
 }
 SCALES = {"f32": (4, lambda b: struct.unpack("<f", struct.pack("<I", b))[0]), "bf16": (2, NUMBERS["bf16"]), "e4m3": (1, NUMBERS["e4m3"]),
           "ue5m3": (1, NUMBERS["ue5m3"]), "e8m0": (1, NUMBERS["e8m0"]), "e6m2": (1, NUMBERS["e6m2"])}
+# Elements of a byte, by the name of their wide_element.
+WIDE = {"int8": int8, "e4m3": NUMBERS["e4m3"], "e3m2": lambda b: small_float(b, 3, 2, 3, True, ()),
+        "e2m3": lambda b: small_float(b, 2, 3, 1, True, ()),
+        "e5m2": lambda b: small_float(b, 5, 2, 15, True, (0x7D, 0x7E, 0x7F)) if b & 0x7F != 0x7C else math.copysign(math.inf, 0x7F - b)}
 
 
 def plain_name(type_):
@@ -79,7 +83,7 @@ class Matrix:
         shape = value["shape_"]
         form = shape["format"]
         self.rows, self.cols = int(shape["rows"]), int(shape["cols"])
-        self.wide, self.unit = name_of(form["wide"]) == "int8", float(form["grid"]["unit"])
+        self.wide, self.unit = name_of(form["wide"]), float(form["grid"]["unit"])
         choice = form["choice"]
         self.more = int(choice["count"])
         grids = [form["grid"]] + [choice["grid"][i] for i in range(self.more)]
@@ -146,8 +150,9 @@ class Matrix:
         size, at = self.block_bytes(), row * self.padded + col
         grid, scale, power = self.block(self.bits(strip + size * (col // self.length), size), col % self.length)
         effective = binary32(scale * outer)
-        if self.wide:
-            return binary32(int8(self.bits(self.codes + at, 1)) * self.unit * effective)
+        if self.wide != "none":
+            value = WIDE[self.wide](self.bits(self.codes + at, 1))
+            return binary32(value * (self.unit if self.wide == "int8" else 1) * effective)
         code = self.bits(self.codes + at // 2, 1) >> 4 * (col % 2) & 15
         return binary32(grid[code] * power * effective)
 
@@ -166,9 +171,9 @@ class Matrix:
         return text
 
     def children(self):
-        if self.wide:
-            yield "values", f"-127 to 127 times {self.unit:g}"
-        for i, grid in enumerate(self.grids if not self.wide else ()):
+        if self.wide != "none":
+            yield "values", f"-127 to 127 times {self.unit:g}" if self.wide == "int8" else self.wide
+        for i, grid in enumerate(self.grids if self.wide == "none" else ()):
             factor = f", times {self.factors[i]:g}" if i else ""
             yield f"grid {i}" if self.more else "grid", " ".join(f"{v:g}" for v in grid) + factor
         for row in range(min(self.rows, ROWS)):

@@ -9,6 +9,9 @@
 /// | variance | v / |g|^2, where v = sum of |g_s - m|^2 / (S - 1) is the variance of one draw                        |
 /// | cosine   | the mean over draws of <g_s, g> / (|g_s| |g|)                                                        |
 ///
+/// batch_variance estimates how much g itself varies from batch to batch, also relative to |g|^2: with the gradients
+/// h_m of M microbatches, whose sum is g, M / (M - 1) * sum of |h_m - g / M|^2 / |g|^2. It needs two microbatches.
+///
 /// This is done for each of fprop, dgrad and wgrad alone, the two others exact, and for all three.
 #pragma once
 
@@ -91,13 +94,22 @@ class gradient_draws {
 
 namespace detail {
 
-/// The whole batch's gradient of every parameter.
+/// The whole batch's gradient of every parameter; `each`: those of its microbatches.
 inline void gradients_of(model<float>& m, const token_batch& batch, linear_engine<float>& engine, thread_pool& threads,
-                         std::vector<matrix<float>>& sums) {
-  microbatch_gradients<float> each;
+                         microbatch_gradients<float>& each, std::vector<matrix<float>>& sums) {
   pass_statistics ignored;
   m.forward_backward(batch, engine, threads, each, ignored);
   sum_in_order(each, sums);
+}
+
+/// batch_variance of a parameter whose gradient has these parts, one below the other, and this sum.
+inline double batch_variance(const matrix<float>& parts, index microbatches, const matrix<float>& sum) {
+  const double m = static_cast<double>(microbatches);
+  const matrix<double> whole = sum.cast<double>(), mean = whole / m;
+  double squares = 0;
+  for (index k = 0; k < microbatches; ++k)
+    squares += (parts.middleRows(k * sum.rows(), sum.rows()).cast<double>() - mean).squaredNorm();
+  return m / (m - 1) * squares / whole.squaredNorm();
 }
 
 }  // namespace detail
@@ -116,8 +128,12 @@ inline std::vector<gradient_row> measure_gradients(model<float>& m, const token_
                                    {"wgrad", {false, false, true}},
                                    {"all", {true, true, true}}};
   plain_engine<float> plain;
+  microbatch_gradients<float> each;
   std::vector<matrix<float>> exact, drawn;
-  detail::gradients_of(m, batch, plain, threads, exact);
+  detail::gradients_of(m, batch, plain, threads, each, exact);
+  std::vector<double> of_batch;
+  for (std::size_t p = 0; p < exact.size(); ++p)
+    of_batch.push_back(detail::batch_variance(each.stacked[p], each.microbatches, exact[p]));
   std::vector<gradient_row> rows;
   for (const part& gemms : parts) {
     std::vector<gradient_draws> all(exact.begin(), exact.end());
@@ -127,7 +143,7 @@ inline std::vector<gradient_row> measure_gradients(model<float>& m, const token_
       recipe_engine quantized(of_draw, threads);
       quantized.begin_step(step);
       partial_engine engine(quantized, gemms.chosen);
-      detail::gradients_of(m, batch, engine, threads, drawn);
+      detail::gradients_of(m, batch, engine, threads, each, drawn);
       for (std::size_t p = 0; p < all.size(); ++p) all[p].add(drawn[p]);
     }
     for (std::size_t p = 0; p < all.size(); ++p) {
@@ -135,6 +151,7 @@ inline std::vector<gradient_row> measure_gradients(model<float>& m, const token_
       rows.push_back(all[p].row());
       rows.back().gemm = gemms.name;
       rows.back().parameter = m.parameters()[p].name;
+      rows.back().batch_variance = of_batch[p];
     }
   }
   return rows;

@@ -71,11 +71,12 @@ struct gradient_row {
   std::uint64_t step = 0, draws = 0;
   std::string gemm, parameter;
   double gain = 0, bias = 0, variance = 0, cosine = 0;
+  double batch_variance = 0;  ///< not finite for a batch of one microbatch; its cell is empty then
 
-  static constexpr const char* header = "step,gemm,parameter,draws,gain,bias,variance,cosine";
+  static constexpr const char* header = "step,gemm,parameter,draws,gain,bias,variance,cosine,batch_variance";
   std::string text() const {
     std::string line = std::to_string(step) + "," + gemm + "," + parameter + "," + std::to_string(draws);
-    for (const double x : {gain, bias, variance, cosine}) line += "," + compare::shortest(x, "");
+    for (const double x : {gain, bias, variance, cosine, batch_variance}) line += "," + compare::shortest(x, "");
     return line;
   }
 };

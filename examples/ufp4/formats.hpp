@@ -64,6 +64,12 @@ inline void print_formats(std::ostream& out) {
          "matrix; bits: of an element, with its part of the block's scale\n\nalso called\n";
   for (const format_facts& f : all)
     if (!f.peers.empty()) out << "  " << left(std::string(f.name), 10) << f.peers << "\n";
+  out << "\nin programs only (CPUs, C++ and C): bits\n";
+  const auto add = [&](auto row) {
+    out << "  " << left(row.name, 12) << compare::fixed(decltype(row)::format::bits_per_element, 2) << "\n";
+  };
+  ufp4::for_each_extended_preset(add);
+  ufp4::for_each_reference_preset(add);
 }
 
 inline void write_formats_json(std::ostream& out) {

@@ -16,7 +16,7 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// What the codes of an element of one byte mean, as data for kernels; `none`: elements have 4 bits. A closed set,
 /// because every kernel handles each.
-enum class wide_element : std::uint8_t { none, int8 };
+enum class wide_element : std::uint8_t { none, int8, e4m3, e5m2, e3m2, e2m3 };
 
 /// An element of one byte: T::wide names its codes, T::unit() is the power of two that its values are multiples of.
 /// Conversion from float rounds to nearest and saturates (numerics 1); max() is the largest magnitude that it gives.

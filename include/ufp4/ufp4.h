@@ -70,7 +70,11 @@ enum {
 /// What the codes of a format are.
 enum {
   UFP4_ELEMENT_4_BITS = 0,  ///< two codes a byte, sixteen values
-  UFP4_ELEMENT_INT8 = 1     ///< one code a byte: two's complement, -127 to 127 times a unit
+  UFP4_ELEMENT_INT8 = 1,    ///< one code a byte: two's complement, -127 to 127 times a unit
+  UFP4_ELEMENT_E4M3 = 2,    ///< one code a byte: the FP8 of OCP MX with 4 bits of exponent, 3 of mantissa
+  UFP4_ELEMENT_E5M2 = 3,    ///< one code a byte: the FP8 with 5 and 2
+  UFP4_ELEMENT_E3M2 = 4,    ///< one code a byte, in its low 6 bits: the FP6 with 3 and 2
+  UFP4_ELEMENT_E2M3 = 5     ///< one code a byte, in its low 6 bits: the FP6 with 2 and 3
 };
 
 /// The orders of codes and scales in memory.
@@ -142,7 +146,8 @@ typedef struct ufp4_format {
   int32_t block_cols;  ///< elements along the contraction axis; a power of two from 2 to 256
   int32_t has_tensor_scale;  ///< 1 for a binary32 scale of the whole matrix besides; else 0. ufp4_preset stores a
                              ///< larger number in formats that the other members do not describe completely
-  int32_t element;           ///< UFP4_ELEMENT_4_BITS, or UFP4_ELEMENT_INT8, which is not prepacked
+  int32_t element;           ///< UFP4_ELEMENT_4_BITS; or one of a byte, which is not prepacked, and of which `values`
+                             ///< has the codes 0 to 15
 } ufp4_format;
 
 /// A quantized matrix in memory of the caller. ufp4_quantized_init fills all but the two addresses.

@@ -105,6 +105,38 @@ TEST_CASE("every preset has a name, and its values are those of the C++ format",
   REQUIRE((ufp4_preset_count() == i && ufp4_preset_name(i) == nullptr));
 }
 
+TEST_CASE("presets of 8-bit and 6-bit floats are known by name, quantize and multiply as in C++", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(23, rows, cols), w = random_matrix(24, 24, cols);
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w);
+  std::int32_t kind = UFP4_ELEMENT_E4M3;
+  for_each_reference_preset([&](auto row) {
+    CAPTURE(row.name);
+    using element = typename decltype(row)::format::element_type;
+    ufp4_format f;
+    REQUIRE(ufp4_preset(row.name, &f) == UFP4_OK);
+    REQUIRE(f.element == kind++);
+    for (std::uint8_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == static_cast<float>(element::from_bits(c)));
+    owned a(row.name, rows, cols), b("mxfp4", 24, cols);
+    REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &a) == UFP4_OK);
+    REQUIRE(ufp4_quantize(nullptr, &wm, nullptr, &b) == UFP4_OK);
+    const any_quantized qx = quantize(row.spec, x), qw = quantize(preset("mxfp4"), w);
+    REQUIRE(same_content(a, qx));
+    matrix<float> c(rows, 24), d(rows, 24);
+    quantized_gemm(qx, qw, d);
+    const ufp4_matrix cm = c_matrix(c);
+    REQUIRE(ufp4_gemm(nullptr, &a, &b, &cm, nullptr) == UFP4_OK);
+    REQUIRE(same_bits(c, d));
+    f.values[1] *= 2;
+    ufp4_quantized edited;
+    const std::string message = message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &edited));
+    REQUIRE(
+        message.starts_with("ufp4_quantized_init: format.values must be those of the codes 0 to 15 of format.element " +
+                            std::to_string(f.element) + ", got "));
+    REQUIRE(message.ends_with(" as values[1]"));
+  });
+}
+
 TEST_CASE("formats of one byte are known by name, quantize and multiply, and are not prepacked", "[c]") {
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(21, rows, cols), w = random_matrix(22, 24, cols);
@@ -134,7 +166,7 @@ TEST_CASE("formats of one byte are known by name, quantize and multiply, and are
     REQUIRE(message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &packed)) ==
             "ufp4_quantized_init: format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], " +
                 text_of(unit) + ", got 7 as values[3]");
-    f.element = 2;
+    f.element = 6;
     REQUIRE(message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &packed)).find("format.element") !=
             std::string::npos);
   });

@@ -60,6 +60,8 @@ check_matrix("ocp", "6 x 40, blocks of 1 x 32, e8m0 scales", floats("ocp_bytes")
 check_matrix("chosen", "6 x 40, blocks of 1 x 16, e4m3 scales, tensor scale T, one of 2 grids a block", floats("grids"))
 check_matrix("exponents", "6 x 40, blocks of 1 x 64, e6m2 scales, exponents of 8 and 4 columns", floats("exponent_values"))
 check_matrix("powers", "6 x 40, blocks of 1 x 32, e8m0 scales", floats("power_values"))
+check_matrix("eight", "6 x 40, blocks of 1 x 32, e8m0 scales", floats("eight_values"))
+check_matrix("six", "6 x 40, blocks of 1 x 32, e8m0 scales", floats("six_values"))
 check_matrix("unsigned_scales", "6 x 40, blocks of 1 x 8, ue5m3 scales", floats("unsigned_values"))
 check_matrix("halves", "6 x 40, blocks of 1 x 8, bf16 scales", floats("half_values"))
 
@@ -118,7 +120,7 @@ equal("ufp4.natvis: any_quantized", entries["any_quantized"], owned)
 equal("ufp4.natvis: any_quantized_view", entries["any_quantized_view"], views)
 for name, expected in {"matrix": "decoded", "any": "plain", "wide": "bytes", "ocp": "ocp_bytes", "powers": "power_values",
                        "unsigned_scales": "unsigned_values", "halves": "half_values", "chosen": None, "exponents": None,
-                       "segments": None}.items():
+                       "segments": None, "eight": None, "six": None}.items():
     check_first_values(owned, name, expected and floats(expected))
 check_first_values(views, "view", floats("decoded"))
 check_first_values(views, "any_view", floats("plain"))

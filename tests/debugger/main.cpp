@@ -34,7 +34,9 @@ int main() {
   const auto segments = quantize<block_format<fp4<E2M1>, e4m3, 16, per_segment<32, float>>>(xv);
   const any_quantized wide = quantize(preset("int8_f32"), xv), ocp = quantize(preset("mxint8"), xv);
   const any_quantized chosen = quantize(preset("if4"), xv), exponents = quantize(preset("hif4"), xv);
-  const any_quantized powers = quantize(preset("mxfp4"), xv);
+  const any_quantized powers = quantize(preset("mxfp4"), xv), eight = quantize(preset("mxfp8_e5m2"), xv);
+  const any_quantized six = quantize(preset("mxfp6_e2m3"), xv);
+  const auto eight_values = decoded_of(eight), six_values = decoded_of(six);
   const quantized_matrix<block_format<fp4<E1M2>, ue5m3, 8>> unsigned_scales =
       quantize<block_format<fp4<E1M2>, ue5m3, 8>>(xv);
   const quantized_matrix<block_format<int4, bf16, 8>> halves = quantize<block_format<int4, bf16, 8>>(xv);
@@ -60,7 +62,11 @@ int main() {
   const e6m2 j{3.0f};
   const int8 k{-100.0f};
   const int8q6 l{0.5f};
-  const void* all[] = {&matrix,
+  const void* all[] = {&eight,
+                       &six,
+                       &eight_values,
+                       &six_values,
+                       &matrix,
                        &any,
                        &view,
                        &segments,

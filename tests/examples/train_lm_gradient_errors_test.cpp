@@ -38,6 +38,24 @@ TEST_CASE("equal draws have no variance, and exact ones no bias", "[train_lm]") 
   CHECK(draws.row().cosine == Approx(1));
 }
 
+TEST_CASE("the variance of a batch is that of the sum of its independent microbatches", "[train_lm]") {
+  std::mt19937_64 gen{support::seed(3)};
+  const matrix<float> mean = random_matrix<float>(gen, 64, 64);
+  double sum_of_estimates = 0;
+  for (int trial = 0; trial < 50; ++trial) {
+    matrix<float> parts(4 * 64, 64), sum = matrix<float>::Zero(64, 64);
+    for (index m = 0; m < 4; ++m) {
+      parts.middleRows(m * 64, 64) = 0.25f * mean + random_matrix<float>(gen, 64, 64, 0.5);
+      sum += parts.middleRows(m * 64, 64);
+    }
+    sum_of_estimates += detail::batch_variance(parts, 4, sum) * static_cast<double>(sum.squaredNorm());
+  }
+  // Four microbatches of variance 0.5^2 in each of 64 x 64 elements.
+  CHECK(sum_of_estimates / 50 == Approx(4 * 0.25 * 64 * 64).epsilon(0.01));
+  const matrix<float> equal = mean.replicate(3, 1);
+  CHECK(detail::batch_variance(equal, 3, 3.0f * mean) < 1e-12);
+}
+
 namespace {
 
 model_config small() { return {.layers = 2, .width = 32, .heads = 2, .ffn = 32, .sequence = 16}; }
@@ -73,6 +91,9 @@ TEST_CASE("a GEMM's rounding reaches the gradients that depend on it, and no oth
   CHECK(row_of(rows, "fprop", "head").variance > 1e-8);
   CHECK(row_of(rows, "all", "block0.qkv").variance > row_of(rows, "wgrad", "block0.qkv").variance);
   for (const gradient_row& r : rows) CHECK(r.cosine > 0.5);
+  // Of the exact gradient, so the same for every GEMM.
+  CHECK(row_of(rows, "dgrad", "block0.qkv").batch_variance == row_of(rows, "all", "block0.qkv").batch_variance);
+  CHECK(row_of(rows, "all", "block0.qkv").batch_variance > 0.01);
 }
 
 TEST_CASE("rounding to nearest without a transform has no variance; stochastic rounding of all operands has no bias",

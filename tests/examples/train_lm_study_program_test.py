@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ufp4 - tests: the study with train_lm itself: runs, export and report; names that both know; commands as printed.
 # SPDX-License-Identifier: Apache-2.0
-"""train_lm_study_program_test.py TRAIN_LM"""
+"""train_lm_study_program_test.py TRAIN_LM TRAIN_LM_DEPTH"""
 
 import json
 import pathlib
@@ -24,7 +24,7 @@ import records  # noqa: E402
 import table  # noqa: E402
 import words  # noqa: E402
 
-PROGRAM = pathlib.Path(sys.argv.pop(1)).resolve()
+PROGRAM, DEPTH = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
 TEXT = ROOT / "include" / "ufp4" / "recipe"
 # A run of four steps that takes a second, unoptimised too.
 TINY = [
@@ -111,6 +111,12 @@ class Program(unittest.TestCase):
         )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertTrue((self.folder / run.key / "result.json").exists())
+
+    def test_train_lm_depth_rejects_anything_but_a_number_of_draws(self):
+        for words_given, shown in ((["1"], "1"), (["1001"], "1001"), (["4x"], "4x"), (["-3"], "-3"), (["2", "3"], "more words")):
+            done = subprocess.run([DEPTH, *words_given], capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertEqual(done.stderr, f"train_lm_depth: DRAWS must be one number from 2 to 1000, got {shown}\n")
 
     def test_every_recipe_of_the_grid_and_of_the_claims_is_one_that_train_lm_lists(self):
         output = subprocess.run([str(PROGRAM), "--list-recipes"], capture_output=True, text=True, check=True).stdout

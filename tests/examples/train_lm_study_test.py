@@ -35,6 +35,7 @@ import second  # noqa: E402
 import stats  # noqa: E402
 import table  # noqa: E402
 import verdicts  # noqa: E402
+import why  # noqa: E402
 
 
 class Statistics(unittest.TestCase):
@@ -879,7 +880,7 @@ class SecondDesign(unittest.TestCase):
         runs = branches({"ufp4": 1.0, "bf16": 0.0}, 0.1)
         runs[0]["valid_loss"] = None
         runs[1]["gradients"] = [
-            dict(gemm="all", parameter="block0.qkv", batches=8, draws=16, gain=0.9, bias=1e-3, variance=0.1, cosine=0.8)
+            dict(gemm="all", parameter="block0.qkv", batches=8, draws=16, gain=0.9, bias=1e-3, variance=0.1, cosine=0.8, batch_variance=0.5)
         ]
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "second.csv.gz"
@@ -919,7 +920,7 @@ class SecondDesign(unittest.TestCase):
         runs = []
         for trunk, base in zip(design.GRADIENT_SEEDS, (2.0, 2.2, 2.1, 2.3, 2.4, 1.9)):
             fork = lambda recipe, draw, loss: {
-                **record(design.FORKS, recipe, 1000 * trunk + draw, 1.0, uses=("forks",)),
+                **record(design.forks("nano"), recipe, 1000 * trunk + draw, 1.0, uses=("forks",)),
                 "valid_loss": loss,
             }
             runs.append(fork("bf16", 1, base))
@@ -969,10 +970,99 @@ class SecondDesign(unittest.TestCase):
             shutil.copy(shown, made)
             first, _ = records.read_results(results / "runs.jsonl")
             rows = table.read_runs(results / "second.csv.gz"), table.read(results / "gradients.csv.gz")
-            page.update_blocks(made, second.sections(*rows, first))
+            depth = table.read(results / "depth.csv.gz")
+            page.update_blocks(made, second.sections(*rows, first, depth))
             self.assertEqual(made.read_text(encoding="utf-8"), shown.read_text(encoding="utf-8"))
-        for name, picture in second.pictures(*rows).items():
+        for name, picture in second.pictures(*rows, depth, first).items():
             self.assertEqual((shown.parent / "pictures" / name).read_text(encoding="utf-8"), picture)
+
+    def test_orderings_after_forks_are_those_of_the_model(self):
+        runs = []
+        for trunk in design.GRADIENT_SEEDS:
+            for recipe, loss in (("bf16", 2.0), ("ufp4", 2.02), ("e2m1-baseline", 2.04)):
+                for draw in (1, 2, 3):
+                    runs.append(
+                        {
+                            **record(design.forks("micro-moe"), recipe, 1000 * trunk + draw, 1.0, uses=("forks",)),
+                            "valid_loss": loss * (1 + 1e-5 * trunk),
+                        }
+                    )
+        found = {(b, w): v.label for _, b, w, v in second.fork_verdicts(runs, "micro-moe")}
+        self.assertEqual(len(found), 3)
+        self.assertEqual(found["ufp4", "e2m1-baseline"], "confirmed")
+        self.assertEqual(found["e2m1-baseline", "e2m1-rht-all"], "no data")
+        self.assertEqual({v.label for *_, v in second.fork_verdicts(runs)}, {"no data"})
+        self.assertEqual(list(second.pictures(runs, [])), ["study_forks_micro-moe.svg"])
+
+    def depth(self, one):
+        """Gains of one**layers in the chain and one in the residual stack, plus a little of each draw."""
+        return [
+            dict(stack=stack, channels=channels, recipe=recipe, draw=draw, layers=layers, cosine=0.9)
+            | dict(gain=(gain ** (layers if stack == "chain" else 1)) * (1 + 1e-4 * (draw - 2)))
+            for stack, channels in why.STACKS
+            for recipe, gain in one.items()
+            for draw in (1, 2, 3)
+            for layers in (1, 32)
+        ]
+
+    def test_gains_that_multiply_over_depth_hold_the_hypotheses_and_equal_ones_do_not(self):
+        one = {"ufp4": 1.0, "ufp4-rht-none": 0.999, "e2m1-rht-all": 0.98, "e2m1-rht-none": 0.99}
+        rows = self.depth(one)
+        found = {(words[0], setting): (i, label) for words, setting, i, label in why.depth_tests(why.depth_gains(rows))}
+        self.assertEqual(found["1", "E2M1, RHT"][1], "= consistent")
+        self.assertEqual(found["2", "even, RHT"][1], "✓ holds")
+        self.assertAlmostEqual(found["2", "even, RHT"][0].mean, 100 * (0.98**32 - 1), delta=0.02)
+        self.assertEqual(found["3", "chain, outliers, layers: 32"][1], "✓ holds")
+        self.assertEqual(found["3", "chain, even, layers: 32"][1], "✗ does not hold")
+        self.assertEqual(found["4", "even, E2M1, RHT"][1], "✓ holds")
+        text = page.markdown_of_blocks(why.depth_section(rows))
+        self.assertRegex(text, r"\| chain \| even \| E2M1, RHT \| 0\.9800 \[0\.97\d+, 0\.98\d+\] \| 0\.5239 \[")
+        equal = {(w[0], s): label for w, s, _, label in why.depth_tests(why.depth_gains(self.depth(dict.fromkeys(one, 0.99))))}
+        self.assertEqual(equal["2", "even, RHT"], "? undecided")
+        self.assertEqual(equal["3", "chain, even, layers: 32"], "= consistent")
+        drawn = xml.etree.ElementTree.fromstring(why.depth_picture(rows))
+        self.assertEqual(len([e for e in drawn.iter() if e.get("class", "").startswith("stem")]), 4 * 4 * 2)
+
+    def test_depth_keeps_the_rows_of_its_program_and_reports_its_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            program = place / "program"
+            lines = [",".join(table.DEPTH), "chain,even,ufp4,1,1,0.5,0.25", "chain,even,ufp4,1,2,0.125,1"]
+            program.write_text("#!/bin/sh\n" + "".join(f"echo {line}\n" for line in lines), encoding="utf-8")
+            program.chmod(0o755)
+            command = [sys.executable, str(STUDY / "study.py"), "depth", "--program", str(program), "--results", folder]
+            self.assertEqual(subprocess.run(command, capture_output=True, check=False).returncode, 0)
+            rows = table.read(place / "depth.csv.gz")
+            self.assertEqual([(r["layers"], r["gain"], r["cosine"]) for r in rows], [(1, 0.5, 0.25), (2, 0.125, 1.0)])
+            program.write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+            failed = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.assertEqual(failed.returncode, 2)
+            self.assertIn("exit status 3", failed.stderr)
+            self.assertEqual(table.read(place / "depth.csv.gz"), rows)
+
+    def test_what_sr_adds_is_relative_to_the_variance_of_the_batch(self):
+        rows = []
+        for sequences in design.BATCH_SIZES:
+            for recipe, error, gain in (("e2m1-baseline", 0.03, 1.0), ("e2m1-no-sr", 0.01, 0.99)):
+                for seed in design.GRADIENT_SEEDS:
+                    share = 16 / sequences * (1 + 0.01 * (seed - 103))
+                    rows.append(
+                        dict(model=design.batches(sequences), recipe=recipe, seed=seed, gemm="wgrad", parameter="block0.qkv")
+                        | dict(batches=1, draws=4, gain=gain, bias=0.0, cosine=1.0)
+                        | dict(variance=error * share, batch_variance=0.5 * share)
+                    )
+        ratios = why.batch_ratios(rows)
+        found = ratios[16, "E2M1, RHT on wgrad", "wgrad"]
+        self.assertAlmostEqual(found["sr"][101], 0.04)
+        self.assertAlmostEqual(found["systematic"][103], 1e-4 / 0.5)
+        tests = {words[0]: (i, label) for words, _, i, _, label in why.batch_tests(ratios)}
+        self.assertAlmostEqual(tests["1"][0].mean, 1.0)
+        self.assertEqual(tests["1"][1], "✓ holds")
+        self.assertAlmostEqual(tests["2"][0].mean, 16.0)
+        self.assertEqual(tests["2"][1], "✓ holds")
+        some = why.batch_tests(why.batch_ratios([r for r in rows if r["seed"] != 106]))
+        self.assertEqual({label for *_, label in some}, {"… incomplete"})
+        self.assertIn("study_batch.svg", second.pictures([], rows))
 
     def test_every_interval_is_a_row_of_its_forest_plot(self):
         picture = second.pictures(branches({"ufp4": 1.0, "e2m1-baseline": 1.5}, 0.1), self.gradients())
@@ -982,6 +1072,14 @@ class SecondDesign(unittest.TestCase):
             drawn = [e for e in root.iter() if e.get("class", "").startswith("stem")]
             self.assertEqual(len(drawn), rows)
             self.assertNotRegex(picture[name], r"\bnan\b|\binf\b")
+
+    def test_an_interval_far_from_the_others_is_written_and_not_drawn(self):
+        near, far = stats.interval([-0.2, -0.1]), stats.interval([-3.2, -3.3, -3.4])
+        picture = second.forest("x", [("near", near, "ufp4"), ("far", far, "ufp4")], "d", limit=1.0)
+        root = xml.etree.ElementTree.fromstring(picture)
+        self.assertEqual(len([e for e in root.iter() if e.get("class", "").startswith("stem")]), 1)
+        self.assertIn("◂ −3.30 [−3.55, −3.05]", picture)
+        self.assertNotIn(">−3<", picture)  # no tick of the axis
 
 
 class Results(unittest.TestCase):

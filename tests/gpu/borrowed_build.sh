@@ -42,15 +42,23 @@ export -f object
 # Each line of stdin, "NAME COMMAND...", in parallel.
 objects() { xargs -P "${UFP4_JOBS:-$(nproc)}" -L 1 bash -c 'object "$@" || exit 1' _; }
 
-# build_programs TARGETS: gpu_tests, a program for each test that is one alone, gpu_bench and gpu_limits, and tests.tsv: for each
-# test its name, its seconds, and its command.
+# The tests whose program chooses experimental kernels, too: their random shapes and every preset reach each tile and fold of those.
+experimental_files() {
+  [ "$vendor" = nvidia ] || return 0
+  printf '%s\n' source/tests/gpu/*_test.cpp | grep -E "/(${UFP4_BORROWED_EXPERIMENTAL:-experimental|fuzz|presets})_test\.cpp\$"
+}
+
+# build_programs TARGETS: gpu_tests, gpu_experimental, a program for each other test that is one alone, gpu_bench and gpu_limits, and
+# tests.tsv: for each test its name, its seconds, and its command.
 build_programs() {
-  local on_device host link libraries='' name batch files=() alone=() separate=()
+  local on_device host link libraries='' name batch files=() alone=() separate=() experimental=() files_x=()
   choose_compiler "$1"
   command -v $compiler >/dev/null || { echo "there is no $compiler here"; return 1; }
   mapfile -t files < <(test_files batch)
   mapfile -t alone < <(test_files alone)
   mapfile -t separate < <(test_files separate)
+  mapfile -t experimental < <(experimental_files)
+  [ ${#experimental[@]} -eq 0 ] || mapfile -t alone < <(test_files alone | grep -v '/experimental_test')
   rm -f ./*.o ./*.log batch_*.cpp
   host="-std=c++20 ${UFP4_BORROWED_FLAGS:--O2} -Isource/include -Isource/tests -Isource/bench -DUFP4_SOURCE_DIR=\\\"source\\\""
   [ ! -d catch2 ] || host+=' -I.'
@@ -72,6 +80,9 @@ build_programs() {
     for name in batch_*.cpp "${alone[@]}" "${separate[@]}"; do
       echo "$(basename $name .cpp) $on_device -c $name -o $(basename $name .cpp).o"
     done
+    for name in "${experimental[@]}"; do
+      echo "$(basename $name .cpp).x $on_device -DUFP4_EXPERIMENTAL -c $name -o $(basename $name .cpp).x.o"
+    done
     for name in main kernels; do echo "$name g++ $host -c source/tests/support/$name.cpp -o $name.o"; done
   } | objects || return 1
 
@@ -84,6 +95,8 @@ build_programs() {
   done
   {
     echo "gpu_tests $test_link ${together[*]} -o gpu_tests"
+    files_x=("${experimental[@]##*/}")
+    [ ${#experimental[@]} -eq 0 ] || echo "gpu_experimental $test_link ${files_x[*]/%.cpp/.x.o} -o gpu_experimental"
     for name in "${alone[@]}"; do
       name=$(basename $name .cpp)
       echo "$name $test_link $name.o $([ $name != cublas_test ] || echo $libraries) -o $name"
@@ -97,16 +110,20 @@ build_programs() {
     [ $name = cublas_test ] || printf '%s\t90\t./gpu_tests -# [#%s]~[.]\n' $name $name
   done >tests.tsv
   for name in "${alone[@]}"; do name=$(basename $name .cpp) && printf '%s\t90\t./%s -# ~[.]\n' $name $name; done >>tests.tsv
+  for name in "${experimental[@]}"; do
+    name=$(basename $name .cpp) && printf '%s, experimental\t90\t./gpu_experimental -# [#%s]~[.]\n' $name $name
+  done >>tests.tsv
   rm -f ./*.o batch_*.cpp
 }
 
-most_bytes=$((60 << 20)) # of the 64 MiB that travel with the tree, less the tree
+most_bytes=$((54 << 20)) # of the 64 MiB that travel, less the tree
 
 # Packs the programs, and Catch2's headers for a machine on which they do not run.
 pack_programs() { # ARCHIVE
   local bytes
   strip --strip-debug ./gpu_* ./*_test 2>/dev/null
-  tar c --exclude source --exclude '*.log' . | xz -T0 -3 >"$1" || return 1
+  # The programs contain the same kernels, so the dictionary is longer than several of them.
+  tar c --exclude source --exclude '*.log' . | xz --lzma2=preset=3,dict=192MiB >"$1" || return 1
   bytes=$(stat -c %s "$1")
   echo "packed: $1, $((bytes >> 10)) KiB"
   [ "$bytes" -le $most_bytes ] || { echo "that is more than $((most_bytes >> 20)) MiB: prepare for fewer targets"; return 1; }

@@ -69,7 +69,7 @@ case $* in *8192x*) exit ;; esac # a shape that a rehearsal leaves out
 END
 
 export PATH=$place/tools:$PATH UFP4_BUILD_DIR=$place/machine UFP4_BORROWED_FLAGS=-O0 UFP4_BORROWED_SMALL=--small \
-  UFP4_BORROWED_FUZZ=1 UFP4_BORROWED_TESTS='graph|fuzz|kernel_choice'
+  UFP4_BORROWED_FUZZ=1 UFP4_BORROWED_TESTS='graph|fuzz|kernel_choice' UFP4_BORROWED_EXPERIMENTAL=experimental
 status=0
 # run STATUS COMMAND...: its output is $place/<command>.txt.
 run() {
@@ -90,18 +90,22 @@ expect() {
 ready=$place/machine/borrowed/ready
 run 0 prepare
 expect "$place/prepare.txt" 'packed: .*ready.tar.xz'
-expect "$ready/tests.tsv" '^graph_test' '^fuzz_test' '^kernel_choice_test'
+expect "$ready/tests.tsv" '^graph_test' '^fuzz_test' '^kernel_choice_test' '^experimental_test, experimental.*gpu_experimental'
 
 rm -rf "$ready"
 run 0 call1
 expect "$place/call1.txt" '^"specific": true' '^graph_test.*passed' '^kernel_choice_test.*passed' \
-  'call1: 3 steps, 0 not passed'
+  'call1: 4 steps, 0 not passed'
 expect "$place/out/device.txt" 'CPU simulator' '== nvidia-smi'
 
 printf 'fails\t9\techo the whole log; exit 1\nhangs\t1\tsleep 60\n' >>"$ready/tests.tsv"
 run 1 call1
 expect "$place/out/call1.tsv" 'fails.FAILED' 'hangs.took too long' 'graph_test.passed'
 expect "$place/out/call1.failures.log" '==== fails: FAILED' '^the whole log' '==== hangs'
+
+# Of a call whose time is over, the table has what did not begin.
+run 1 call1 --seconds 0
+expect "$place/out/call1.tsv" 'graph_test.not begun' 'hangs.not begun'
 
 run 0 call2
 expect "$place/out/call2.tsv" 'gpu_limits.passed' 'gpu_bench.passed' 'ncu quantize_both/nvfp4/bf16.passed'
@@ -111,14 +115,18 @@ expect "$place/out/performance-gpu.md" '^| decode/e2m1 to f16 |' '^| mma.sync.f1
   '^| copy | .* | 1.00 |' '^| 64x64x64 | nvfp4 | exact_blocks | gemm_blocks' '^\*\*A rehearsal'
 
 run 0 call3
-expect "$place/out/call3.tsv" 'memcheck.*passed' 'synccheck.*passed' 'racecheck.*passed' 'fuzz, seed .*passed'
+expect "$place/out/call3.tsv" 'memcheck.*passed' 'synccheck.*passed' 'racecheck.*passed' 'fuzz of gpu_tests, seed .*passed'
 
 # The probe of accumulators finds what the simulator does.
 UFP4_SIMT_SUMS=truncated "$ready/gpu_limits" --small --only probe >"$place/probe.txt"
 expect "$place/probe.txt" 'mma.sync.bf16", "kept_bits": 23, "kept_bits_with_sum": 23, "rounding": "truncated", .*"bound": true'
 
-# The archive's programs do not run: they are built there. Without a GPU nothing is.
-UFP4_BORROWED_TESTS=graph
+# Where the bench alone does not run, the tests do. The archive's programs do not run: they are built there. Without a GPU nothing is.
+UFP4_BORROWED_TESTS=graph UFP4_BORROWED_EXPERIMENTAL=none
+printf '#!/bin/sh\necho no library >&2; exit 127\n' >"$ready/gpu_bench"
+sed -i '/^fails\|^hangs/d' "$ready/tests.tsv"
+run 0 call1
+expect "$place/call1.txt" '^no library' 'the tests do' '^graph_test.*passed'
 for program in "$ready"/gpu_*; do printf '#!/bin/sh\nexit 1\n' >"$program"; done
 run 0 call1
 expect "$place/call1.txt" 'do not run here' 'call1: 1 steps, 0 not passed'
@@ -138,7 +146,7 @@ expect "$place/out/bench.json" '"kernel": "gemm_bf16_gfx90a"' '"kernel": "gemm_b
 run 0 page --vendor amd "$place/out/bench.json" "$place/out/performance-gpu-amd.md"
 expect "$place/out/performance-gpu-amd.md" '^| 64x64x64 | nvfp4 | exact_blocks | gemm_blocks_gfx90a'
 run 0 call3 --vendor amd
-expect "$place/out/call3.tsv" 'compute-sanitizer.skipped' 'fuzz, seed .*passed'
+expect "$place/out/call3.tsv" 'compute-sanitizer.skipped' 'fuzz of gpu_tests, seed .*passed'
 
 files=$(find "$place/out" -type f | wc -l)
 [ "$files" -le 8 ] || { echo "FAILED: $files files in OUT, of which eight return"; status=1; }

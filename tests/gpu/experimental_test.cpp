@@ -114,6 +114,21 @@ void check_format(const char* kernel, accumulate mode, typename F::scale_type na
   REQUIRE(check(kernel, a, b, mode, 1) == 257 + 130);
 }
 
+/// Few rows, as tiles of 32 and 64 take them; K is shared by clusters, and ragged.
+template <class F>
+void check_few_rows(const char* kernel, accumulate mode) {
+  INFO(support::seed_note());
+  std::mt19937_64 gen{support::seed(20)};
+  for (const std::size_t m : {17, 32, 33, 64})
+    for (const std::size_t k : {310, 4096}) {
+      const auto a = model::random_quantized<F>(gen, m, k, model::scales::ordinary, 0x1.8p-7f);
+      const auto b = model::random_quantized<F>(gen, 530, k, model::scales::ordinary, 0x1.333334p+3f);
+      REQUIRE(check(kernel, a, b, mode, -2.7f) == 0);
+    }
+}
+
+using ue5m3_e1m2 = block_format<fp4<E1M2>, ue5m3, 16, float>;
+
 }  // namespace
 
 TEST_CASE("wgmma keeps the bounds of fast and folded_bf16 on compute capability 9", "[gpu]") {
@@ -121,7 +136,18 @@ TEST_CASE("wgmma keeps the bounds of fast and folded_bf16 on compute capability 
   check_format<nvfp4>("gemm_wgmma_sm90", accumulate::fast, e4m3::from_bits(0x7F));
   check_format<nv_e1m2>("gemm_wgmma_sm90", accumulate::fast, e4m3::from_bits(0x7F));
   check_format<mxfp4>("gemm_wgmma_sm90", accumulate::fast, e8m0::from_bits(0xFF));
+  check_format<mx_e1m2>("gemm_wgmma_sm90", accumulate::fast, e8m0::from_bits(0xFF));
+  check_format<ue5m3_e1m2>("gemm_wgmma_sm90", accumulate::fast, ue5m3::from_bits(0xFF));
   check_format<e1m2_f32>("gemm_wgmma_rounded_sm90", accumulate::folded_bf16, std::numeric_limits<float>::quiet_NaN());
+}
+
+TEST_CASE("wgmma of 17 to 64 rows keeps the bounds on compute capability 9", "[gpu]") {
+  if (!is_here(9)) return support::skip(no_wgmma);
+  check_few_rows<nvfp4>("gemm_wgmma_sm90", accumulate::fast);
+  check_few_rows<mxfp4>("gemm_wgmma_sm90", accumulate::fast);
+  check_few_rows<mx_e1m2>("gemm_wgmma_sm90", accumulate::fast);
+  check_few_rows<ue5m3_e1m2>("gemm_wgmma_sm90", accumulate::fast);
+  check_few_rows<e1m2_f32>("gemm_wgmma_rounded_sm90", accumulate::folded_bf16);
 }
 
 TEST_CASE("products by wgmma of operands that are not normal bf16 numbers are computed in binary64", "[gpu]") {

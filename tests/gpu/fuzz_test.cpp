@@ -21,6 +21,8 @@ using support::text_of;
 
 namespace {
 
+using ue5m3_int4 = block_format<ufp4::int4, ue5m3, 16, float>;
+
 /// Random choices of one case, which its seed alone determines.
 class choices {
  public:
@@ -160,12 +162,13 @@ TEST_CASE("dequantize gives the host's bits for random shapes", "[gpu]") {
 
 TEST_CASE("exact_blocks gives the host's bits for random shapes", "[gpu]") {
   fuzz(3, [](choices& c) {
-    with_one_of<nvfp4, mxfp4, e1m2_f32, mxint4>(c.below(4), [&]<class F>() { product_case<F>(c, true); });
+    with_one_of<nvfp4, mxfp4, e1m2_f32, mxint4, ue5m3_int4>(c.below(5), [&]<class F>() { product_case<F>(c, true); });
   });
 }
 
 TEST_CASE("fast and folded_bf16 keep the error bound for random shapes", "[gpu]") {
   fuzz(4, [](choices& c) {
-    with_one_of<nvfp4, mxfp4, e1m2_f32, nv_e1m2>(c.below(4), [&]<class F>() { product_case<F>(c, false); });
+    with_one_of<nvfp4, mxfp4, e1m2_f32, nv_e1m2, mxint4, ue5m3_int4>(c.below(6),
+                                                                     [&]<class F>() { product_case<F>(c, false); });
   });
 }

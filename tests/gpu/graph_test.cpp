@@ -20,7 +20,9 @@ namespace {
 /// Every operation of a training step on a layer, and others, with memory allocated before.
 struct step {
   static constexpr std::size_t tokens = 48, inputs = 64, outputs = 32;
-  gpu::buffer<float> x, w, dy, transformed, inverted, amax, y, y_fast, dx, dw, plain;
+  static constexpr std::size_t offsets[] = {0, 16, tokens};  ///< of two experts, with outputs / 2 each
+  gpu::buffer<float> x, w, dy, transformed, inverted, amax, y, y_fast, dx, dw, plain, y_group, y_experts, dx_experts,
+      dw_experts;
   gpu::quantized_matrix<nvfp4> qx, qw, qx_columns;
   gpu::quantized_matrix<e1m2_f32> ux;
   gpu::buffer<std::byte> work, kept;
@@ -50,6 +52,10 @@ struct step {
         dx(tokens * inputs),
         dw(outputs * inputs),
         plain(tokens * inputs),
+        y_group(tokens * outputs),
+        y_experts(tokens * outputs / 2),
+        dx_experts(tokens * inputs),
+        dw_experts(outputs * inputs),
         qx(tokens, inputs, rht()),
         qw(outputs, inputs, rht()),
         qx_columns(inputs, tokens),
@@ -74,7 +80,13 @@ struct step {
     const auto xs = in(x, tokens, inputs), ws = in(w, outputs, inputs), dys = in(dy, tokens, outputs);
     const matrix_view<float> ts{transformed.data(), tokens, inputs}, back{inverted.data(), tokens, inputs},
         ps{plain.data(), tokens, inputs}, ys{y.data(), tokens, outputs}, fast{y_fast.data(), tokens, outputs},
-        dxs{dx.data(), tokens, inputs}, dws{dw.data(), outputs, inputs};
+        dxs{dx.data(), tokens, inputs}, dws{dw.data(), outputs, inputs}, dxe{dx_experts.data(), tokens, inputs},
+        dwe{dw_experts.data(), outputs, inputs}, ye{y_experts.data(), tokens, outputs / 2};
+    const auto dye = in(dy, tokens, outputs / 2);
+    const std::vector<gpu::quantized_view<nvfp4>> parts{gpu::row_range(qx, 0, 16), gpu::row_range(qx, 16, tokens - 16)},
+        weights(2, qw.view());
+    const std::vector<matrix_view<float>> products{{y_group.data(), 16, outputs},
+                                                   {y_group.data() + 16 * outputs, tokens - 16, outputs}};
     return {
         {"hadamard_forward", [=] { return gpu::hadamard_forward(ctx, xs, ts, hadamard<16>{}); }},
         {"hadamard_inverse", [=] { return gpu::hadamard_inverse(ctx, xs, back, hadamard<16>{}); }},
@@ -93,6 +105,12 @@ struct step {
         {"linear_forward", [=, this] { return gpu::linear_forward(ctx, bound, xs, ws, ys, &saved); }},
         {"linear_backward_input", [=] { return gpu::linear_backward_input(ctx, bound, dys, ws, dxs); }},
         {"linear_backward_weight", [=, this] { return gpu::linear_backward_weight(ctx, bound, dys, saved, dws); }},
+        {"quantized_gemm_grouped", [=] { return gpu::quantized_gemm_grouped(ctx, parts, weights, products); }},
+        {"linear_forward_grouped", [=] { return gpu::linear_forward_grouped(ctx, bound, xs, offsets, ws, ye); }},
+        {"linear_backward_input_grouped",
+         [=] { return gpu::linear_backward_input_grouped(ctx, bound, dye, offsets, ws, dxe); }},
+        {"linear_backward_weight_grouped",
+         [=] { return gpu::linear_backward_weight_grouped(ctx, bound, dye, xs, offsets, dwe); }},
     };
   }
 
@@ -105,7 +123,8 @@ struct step {
 
   std::vector<float> results() const {
     std::vector<float> all;
-    for (const gpu::buffer<float>* b : {&transformed, &inverted, &amax, &plain, &y, &y_fast, &dx, &dw}) {
+    for (const gpu::buffer<float>* b : {&transformed, &inverted, &amax, &plain, &y, &y_fast, &dx, &dw, &y_group,
+                                        &y_experts, &dx_experts, &dw_experts}) {
       const std::vector<float> part = support::on_host(*b);
       all.insert(all.end(), part.begin(), part.end());
     }

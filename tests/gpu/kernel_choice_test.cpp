@@ -84,6 +84,20 @@ TEST_CASE("compute capability 9 uses wgmma in programs that allow experimental k
   check_names(other_kernels(90), others_with("gemm_wgmma_rounded_sm90", "gemm_blocks_sm90"));
 }
 
+TEST_CASE("from 1024 rows on, compute capability 9 decodes operands once that need two tables of bytes", "[gpu]") {
+  using ue5m3_e1m2 = block_format<fp4<E1M2>, ue5m3, 16, float>;
+  for (const std::size_t m : {1023, 1024}) {
+    CAPTURE(m);
+    const std::string of_large = m < 1024 ? "gemm_wgmma_sm90" : "gemm_blocks_sm90";
+    CHECK(chosen<mx_e1m2, mxint4>(90, m, fast) == of_large);
+    CHECK(chosen<ue5m3_e1m2, ue5m3_e1m2>(90, m, fast) == of_large);
+    CHECK(chosen<nvfp4, nvfp4>(90, m, fast) == "gemm_wgmma_sm90");
+    CHECK(chosen<mxfp4, mxfp4>(90, m, fast) == "gemm_wgmma_sm90");
+  }
+  using powers = block_format<fp4<E3M0>, ue5m3, 16, float>;  // its blocks have no exact sums
+  CHECK(chosen<powers, powers>(90, 1024, fast) == "gemm_wgmma_sm90");
+}
+
 TEST_CASE("where wgmma cannot run, compute capability 9 multiplies sums of blocks if scales fold, else bf16", "[gpu]") {
   const auto with_depth = []<class Left, class Right>(const Left&, const Right&) {
     const support::simulated_device device(90);

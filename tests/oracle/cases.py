@@ -64,6 +64,9 @@ def _variants():
   out += [Variant("if4/scale_up", P["if4"], "scale_up"), Variant("pair_e8m0/mx_ceil", several[4], "mx_ceil")]
   out += [Variant(f"{f.name}/{r}", f, r) for f in (P["mxfp4"], P["mxint4"], P["mx_e1m2"], e3m0_mx, P["mxint8"])
           for r in ("mx_even", "mx_ceil")]
+  out += [Variant("mxfp8_e4m3/mx_even", P["mxfp8_e4m3"], "mx_even"),
+          Variant("mxfp8_e5m2/mx_ceil", P["mxfp8_e5m2"], "mx_ceil"),
+          Variant("mxfp6_e2m3/mse_search", P["mxfp6_e2m3"], "mse_search")]
   out += [Variant(f"{f.name}/scale_up", f, "scale_up") for f in (P["nvfp4"], P["nv_e1m2"], *one[:3], two[0], row, int8)]
   out += [Variant(f"{f.name}/four_over_six", f, "four_over_six") for f in (P["nvfp4"], square["nvfp4"], P["tetrajet2"])]
   out += [Variant(f"{f.name}/mse_search", f, "mse_search")
@@ -87,11 +90,12 @@ PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
          ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
          ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"), ("if4", "if4"), ("nvfp4", "if4"),
-         ("hif4", "hif4"),
+         ("hif4", "hif4"), ("mixfp4", "razer"), ("mxfp8_e4m3", "mxfp4"), ("mxfp6_e2m3", "mxfp8_e5m2"),
          ("int8_f32", "nvfp4"), ("mxint8", "mxfp4"), ("mxint8", "mxint8"), ("nvint4", "int8_f32"),
          ("int8_f32", "nf4_float_16"))
 PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
-PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4", "int8_f32")
+PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4", "int8_f32", "razer",
+              "mxfp6_e3m2")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
 MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # no bucket utilization of several grids
 
@@ -316,6 +320,7 @@ def boundary_floats(rng, points):
 def midpoints(values):
   """The values and the points half-way between neighbours, without their signs."""
   v = np.unique(np.asarray(values, np.float64))
+  v = v[np.isfinite(v)]
   return np.abs(np.concatenate([v, (v[:-1] + v[1:]) / 2]))
 
 
@@ -399,7 +404,7 @@ def ties(rng, index):
 
 def compares_errors(v):
   if v.format.more:
-    return v.name.startswith("if4")  # which of its grids a block has
+    return v.name.startswith(("if4", "mixfp4", "razer"))  # which of its grids a block has
   rule = model.rule_of(v.rule, v.format)
   return rule.searches or rule.name == "four_over_six"
 
@@ -513,7 +518,7 @@ def any_quantized(rng, variant, rows, cols, kind, raw):
   if not raw:
     return model.quantize(matrix(rng, rows, cols, kind, fmt), fmt)
   padded = model.round_up(cols, fmt.block)
-  codes = rng.integers(0, 16, (rows, padded)).astype(np.uint8)
+  codes = rng.integers(0, len(fmt.element.values), (rows, padded)).astype(np.uint8)
   scale_rows = model.round_up(rows, fmt.block) // fmt.block if fmt.square else rows
   shape = (scale_rows, padded // fmt.block)
   if fmt.scale is model.FLOAT:

@@ -313,9 +313,9 @@ constexpr auto variants_of = []<class... Rows>(ufp4::preset_rows<Rows...>) {
       variant<typename Rows::format, some_transforms && is_one_of_three<typename Rows::format>>{Rows::name}...};
 }(List{});
 template <bool some_transforms>
-constexpr auto preset_variants =
-    std::tuple_cat(variants_of<some_transforms, ufp4::presets>, variants_of<some_transforms, ufp4::extended_presets>,
-                   variants_of<some_transforms, ufp4::wide_presets>);
+constexpr auto preset_variants = std::tuple_cat(
+    variants_of<some_transforms, ufp4::presets>, variants_of<some_transforms, ufp4::extended_presets>,
+    variants_of<some_transforms, ufp4::wide_presets>, variants_of<some_transforms, ufp4::reference_presets>);
 
 constexpr std::tuple variants =
     std::tuple_cat(preset_variants<true>,
@@ -354,6 +354,9 @@ constexpr std::tuple variants =
                        variant<ufp4::int8_f32, false, ufp4::mse_search>{"int8_f32/mse_search"},
                        variant<int8_e4m3_two, false, ufp4::scale_up>{"int8_e4m3_16_two/scale_up"},
                        variant<ufp4::mxint8, false, ufp4::mx_ceil>{"mxint8/mx_ceil"},
+                       variant<ufp4::mxfp8_e4m3, false, ufp4::mx_even>{"mxfp8_e4m3/mx_even"},
+                       variant<ufp4::mxfp8_e5m2, false, ufp4::mx_ceil>{"mxfp8_e5m2/mx_ceil"},
+                       variant<ufp4::mxfp6_e2m3, false, ufp4::mse_search>{"mxfp6_e2m3/mse_search"},
                        variant<ufp4::mxint8, false, ufp4::mx_even>{"mxint8/mx_even"},
                        variant<mxint8_square>{"mxint8_square"},
                        variant<int8_e4m3_two>{"int8_e4m3_16_two"},
@@ -433,6 +436,10 @@ void run_convert(reader& in, answer& out) {
   if (type == "nf4") return convert<ufp4::nf4>(in, out);
   if (type == "int8") return convert<ufp4::int8>(in, out);
   if (type == "int8q6") return convert<ufp4::int8q6>(in, out);
+  if (type == "fp8_e4m3") return convert<ufp4::fp8_e4m3>(in, out);
+  if (type == "fp8_e5m2") return convert<ufp4::fp8_e5m2>(in, out);
+  if (type == "fp6_e3m2") return convert<ufp4::fp6_e3m2>(in, out);
+  if (type == "fp6_e2m3") return convert<ufp4::fp6_e2m3>(in, out);
   if (type == "bf16") return convert<bf16>(in, out);
   if (type == "fp16") return convert<fp16>(in, out);
   if (type == "e4m3") return convert<e4m3>(in, out);
@@ -663,6 +670,9 @@ constexpr std::tuple pairings{
     pairing<ufp4::nvfp4, e2m1_e4m3_row>{"nvfp4", "E2M1_e4m3_16_row"},
     pairing<ufp4::if4, ufp4::if4>{"if4", "if4"},
     pairing<ufp4::hif4, ufp4::hif4>{"hif4", "hif4"},
+    pairing<ufp4::mixfp4, ufp4::razer>{"mixfp4", "razer"},
+    pairing<ufp4::mxfp8_e4m3, ufp4::mxfp4>{"mxfp8_e4m3", "mxfp4"},
+    pairing<ufp4::mxfp6_e2m3, ufp4::mxfp8_e5m2>{"mxfp6_e2m3", "mxfp8_e5m2"},
     pairing<ufp4::nvfp4, ufp4::if4>{"nvfp4", "if4"},
     pairing<ufp4::int8_f32, ufp4::nvfp4>{"int8_f32", "nvfp4"},
     pairing<ufp4::mxint8, ufp4::mxfp4>{"mxint8", "mxfp4"},
@@ -701,10 +711,17 @@ void run_gemm(reader& in, answer& out) {
   if (!found) unknown("pair of formats", std::string(left) + " and " + std::string(right));
 }
 
-constexpr std::tuple plain_left_formats{
-    variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::nvfp4>{"nvfp4"},      variant<ufp4::mxfp4>{"mxfp4"},
-    variant<ufp4::nvint4>{"nvint4"},     variant<nf4_float>{"nf4_float_16"}, variant<ufp4::tetrajet2>{"tetrajet2"},
-    variant<ufp4::if4>{"if4"},           variant<ufp4::hif4>{"hif4"},        variant<ufp4::int8_f32>{"int8_f32"}};
+constexpr std::tuple plain_left_formats{variant<ufp4::e1m2_f32>{"e1m2_f32"},
+                                        variant<ufp4::nvfp4>{"nvfp4"},
+                                        variant<ufp4::mxfp4>{"mxfp4"},
+                                        variant<ufp4::nvint4>{"nvint4"},
+                                        variant<nf4_float>{"nf4_float_16"},
+                                        variant<ufp4::tetrajet2>{"tetrajet2"},
+                                        variant<ufp4::if4>{"if4"},
+                                        variant<ufp4::hif4>{"hif4"},
+                                        variant<ufp4::int8_f32>{"int8_f32"},
+                                        variant<ufp4::razer>{"razer"},
+                                        variant<ufp4::mxfp6_e3m2>{"mxfp6_e3m2"}};
 
 void run_gemm_plain(reader& in, answer& out) {
   auto options = options_named(in.bytes());

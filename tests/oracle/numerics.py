@@ -90,10 +90,12 @@ class Element:
   mantissa: int      # qmax = (2 - 2^-mantissa) * 2^exponent (section 5)
   exponent: int
   twos_complement: bool = False
-  bits: int = 4
+  bits: int = 4             # that a code takes in memory
+  sign_at: int = 3          # the bit of the sign, where codes are not two's complement
+  beyond: tuple = ()        # what the magnitude codes above that of qmax mean: infinity and NaN
+  exact_products: bool = True
 
   zero = 0
-  exact_products = True
 
   @property
   def qmax(self):
@@ -107,7 +109,7 @@ class Element:
   def codes(self, rank, negative):
     if self.twos_complement:
       return np.where(negative != 0, -rank.astype(np.int64) & (2**self.bits - 1), rank).astype(np.uint8)
-    return (np.asarray(negative, np.uint8) << np.uint8(3)) | rank.astype(np.uint8)
+    return (np.asarray(negative, np.uint8) << np.uint8(self.sign_at)) | rank.astype(np.uint8)
 
   @property
   def values(self):
@@ -116,8 +118,9 @@ class Element:
       half = 2**(self.bits - 1)
       integers = np.array([c - 2 * half if c >= half else c for c in range(2 * half)], np.float32)
       return integers * f32(self.magnitudes[1])
-    positive = np.array(self.magnitudes, np.float32)
-    return np.concatenate([positive, -positive])
+    positive = np.array((*self.magnitudes, *self.beyond), np.float32)
+    of_width = np.concatenate([positive, -positive])
+    return np.resize(of_width, 2**self.bits)  # bits above the width are ignored
 
 
 E2M1 = Element("E2M1", (0, .5, 1, 1.5, 2, 3, 4, 6), 1, 2)
@@ -126,7 +129,23 @@ E3M0 = Element("E3M0", (0, .25, .5, 1, 2, 4, 8, 16), 0, 4)
 INT4 = Element("int4", (0, 1, 2, 3, 4, 5, 6, 7), 2, 2, twos_complement=True)
 INT8 = Element("int8", tuple(range(128)), 6, 6, twos_complement=True, bits=8)
 INT8Q6 = Element("int8q6", tuple(n / 64 for n in range(128)), 6, 0, twos_complement=True, bits=8)
-ELEMENTS = (E2M1, E1M2, E3M0, INT4, INT8, INT8Q6)
+
+
+def wide_float(name, exponent_bits, mantissa_bits, bias, mantissa, exponent, beyond=()):
+  """An element of one byte that is a float; mantissa and exponent are those of qmax."""
+  codes = np.arange(2**(exponent_bits + mantissa_bits) - len(beyond))
+  e, m = codes >> mantissa_bits, codes & (2**mantissa_bits - 1)
+  fraction = m / 2**mantissa_bits
+  values = np.where(e > 0, np.exp2(e - float(bias)) * (1 + fraction), np.exp2(1. - bias) * fraction)
+  return Element(name, tuple(values.tolist()), mantissa, exponent, bits=8, sign_at=exponent_bits + mantissa_bits,
+                 beyond=beyond, exact_products=False)
+
+
+FP8_E4M3 = wide_float("fp8_e4m3", 4, 3, 7, 2, 8, (np.nan,))
+FP8_E5M2 = wide_float("fp8_e5m2", 5, 2, 15, 2, 15, (np.inf, np.nan, np.nan, np.nan))
+FP6_E3M2 = wide_float("fp6_e3m2", 3, 2, 3, 2, 4)
+FP6_E2M3 = wide_float("fp6_e2m3", 2, 3, 1, 3, 2)
+ELEMENTS = (E2M1, E1M2, E3M0, INT4, INT8, INT8Q6, FP8_E4M3, FP8_E5M2, FP6_E3M2, FP6_E2M3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,20 +156,53 @@ class Grid:
   exact_products = False
 
   @property
-  def values(self):
+  def ascending(self):
     return np.array(self.points, np.float32)
 
   @property
+  def values(self):
+    """float32 of all codes."""
+    return self.ascending
+
+  @property
   def qmax(self):
-    return self.values[15]
+    return np.abs(self.ascending).max()
 
   @property
   def zero(self):
+    """The code of zero."""
     return self.points.index(0)
+
+  @property
+  def place(self):
+    """The code of each point."""
+    return np.arange(16)
 
   @property
   def distinct(self):
     return 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Remapped(Grid):
+  """A 4-bit float whose second zero, code 8, has another value; `points` are its sixteen values in ascending order."""
+  special: float = 0
+  zero = 0
+  exact_products = True
+
+  @property
+  def place(self):
+    of_value = {float(v): c for c, v in enumerate(self.values)}
+    return np.array([of_value[v] for v in self.points])
+
+  @property
+  def values(self):
+    return np.array([*E2M1.magnitudes, self.special, *(-m for m in E2M1.magnitudes[1:])], np.float32)
+
+
+def remapped(special):
+  values = [*E2M1.magnitudes, *(-m for m in E2M1.magnitudes[1:]), special]
+  return Remapped(f"e2m1_with_{special}", tuple(sorted(float(v) for v in values)), float(special))
 
 
 NF4 = Grid("nf4", (  # QLoRA (arXiv 2305.14314), appendix E
@@ -178,14 +230,14 @@ def stochastic_up(a, lo, hi, rounding, index):
 def round_to_grid(t, grid, rounding, index):
   """Signed neighbours; the distances to both are compared exactly (binary64 holds t, the points and their sums).
   Ranks count from zero: the one reading under which a symmetric grid gets the bits of `round_element`."""
-  v = grid.values
+  v, zero = grid.ascending, grid.points.index(0)
   x = np.where(np.isnan(t), v[15], np.clip(t, v[0], v[15]))
   low = np.clip(np.searchsorted(v, x, side="right") - 1, 0, 14)
   lo, hi = v[low], v[low + 1]
   side = 2 * x.astype(np.float64) - (lo.astype(np.float64) + hi.astype(np.float64))
   outward = hi > 0  # the higher neighbour is the larger magnitude: no grid interval spans 0
   if rounding.kind == "nearest_even":
-    up = (side > 0) | ((side == 0) & ((low - grid.zero) % 2 == 1))
+    up = (side > 0) | ((side == 0) & ((low - zero) % 2 == 1))
   elif rounding.kind == "nearest_away":
     up = (side > 0) | ((side == 0) & outward)
   elif rounding.kind == "toward_zero":
@@ -193,7 +245,7 @@ def round_to_grid(t, grid, rounding, index):
   else:
     inner, outer = np.where(outward, lo, -hi), np.where(outward, hi, -lo)
     up = stochastic_up(np.abs(x), inner, outer, rounding, index) == outward
-  return np.where(x == v[15], 15, np.where(x == lo, low, low + up)).astype(np.uint8)
+  return grid.place[np.where(x == v[15], 15, np.where(x == lo, low, low + up))].astype(np.uint8)
 
 
 def round_element(t, element, rounding=NEAREST_EVEN, index=None):
@@ -1003,8 +1055,11 @@ PRESETS = {f.name: f for f in (
     Format("nvint4", INT4, E4M3, 16, True), Format("mxfp4", E2M1, E8M0, 32), Format("mx_e1m2", E1M2, E8M0, 32),
     Format("mxint4", INT4, E8M0, 32), Format("tetrajet2", E2M1, E4M3, 16, outer=128),
     Format("if4", E2M1, E4M3, 16, True, more=((INT4, f32(6) / f32(7)),)),
+    Format("mixfp4", E1M2, E4M3, 16, True, more=((E2M1, f32(.25)),)),
+    Format("razer", remapped(-5), E4M3, 16, True, more=((remapped(5), ONE),)),
     Format("hif4", E1M2, E6M2, 64, groups=(8, 4)), Format("int8_f32", INT8, FLOAT, 16),
-    Format("mxint8", INT8Q6, E8M0, 32))}
+    Format("mxint8", INT8Q6, E8M0, 32), *(Format("mx" + e.name, e, E8M0, 32)
+                                          for e in (FP8_E4M3, FP8_E5M2, FP6_E3M2, FP6_E2M3)))}
 GEMMS = ("fprop", "dgrad", "wgrad")
 
 
@@ -1140,12 +1195,14 @@ def test_elements():
   for element in ELEMENTS:
     m = element.magnitudes
     least = 2**(element.bits - 1)
+    width = 2 * least if element.twos_complement else 2 << element.sign_at  # codes without ignored bits
     assert all(one(element, v) == (c if not element.twos_complement or c != least else c + 1)
-               for c, v in enumerate(element.values))
+               for c, v in enumerate(element.values[:width]) if np.isfinite(v))
     for i in range(len(m) - 1):
       middle = f32((m[i] + m[i + 1]) / 2)
       assert one(element, middle) == i + i % 2
-      assert one(element, np.nextafter(middle, f32(0))) == i and one(element, np.nextafter(middle, f32(999))) == i + 1
+      assert one(element, np.nextafter(middle, f32(0))) == i
+      assert one(element, np.nextafter(middle, f32(np.inf))) == i + 1
       away = round_element(np.array([-middle], np.float32), element, Rounding("nearest_away"))
       zero = round_element(np.array([-np.nextafter(f32(m[i + 1]), f32(0))]), element, Rounding("toward_zero"))
       assert element.values[away[0]] == -m[i + 1] and element.values[zero[0]] == -m[i]
@@ -1233,7 +1290,7 @@ def test_blocks():
   for fmt in P.values():
     q = quantize(x, fmt)
     assert q.report.nonfinite_blocks == 2 and q.codes.max() == 0
-    assert np.isnan(dequantize(q)).sum() == (32 if fmt.block == 16 else 48)
+    assert np.isnan(dequantize(q)).sum() == {16: 32, 32: 48, 64: 96}[fmt.block]
   # Shards give the whole's bits.
   x = np.random.default_rng(4).standard_cauchy((37, 200)).astype(np.float32)
   policies = dict(transform=random_hadamard(64, 9), rounding=Rounding("stochastic", 5, 6))

@@ -11,6 +11,7 @@ try:
   import numpy as np
   from gfloat import Domain, FormatInfo, RoundMode
   from gfloat import formats
+  from gfloat.types import Signedness
 except ImportError as error:
   print(f"SKIPPED: {error}, so nothing was compared with gfloat", flush=True)
   raise SystemExit(77)
@@ -33,6 +34,8 @@ UE5M3 = small_float("ue5m3", 8, 4, 15, is_signed=False, nans=1)
 E8M0 = formats.format_info_ocp_e8m0
 BF16 = formats.format_info_bfloat16
 FP16 = formats.format_info_binary16
+WIDE = {"fp8_e4m3": formats.format_info_ocp_e4m3, "fp8_e5m2": formats.format_info_ocp_e5m2,
+        "fp6_e3m2": formats.format_info_ocp_e3m2, "fp6_e2m3": formats.format_info_ocp_e2m3}
 
 
 def rounded(info, x, mode, **more):
@@ -49,7 +52,7 @@ def encoded(info, values):
 def main():
   test = driver.Comparison(__doc__)
   kinds = {"e2m1": E2M1, "e1m2": E1M2, "e3m0": E3M0, "int4": INT4, "e4m3": E4M3, "ue5m3": UE5M3, "e8m0": E8M0,
-           "bf16": BF16, "fp16": FP16}
+           "bf16": BF16, "fp16": FP16, **WIDE}
 
   for kind, info in kinds.items():
     every = np.arange(1 << info.k, dtype=np.uint32)
@@ -66,6 +69,25 @@ def main():
       if kind == "int4":
         want = np.maximum(want, -7)
       test.equal(kind + policy, x, test.convert(kind + policy, x), encoded(kinds[kind], want))
+
+  for kind, info in WIDE.items():
+    every = test.values(kind, np.arange(1 << info.k))
+    x = driver.inputs(every[np.isfinite(every)])
+    for policy, mode in modes.items():
+      test.equal(kind + policy, x, test.convert(kind + policy, x), encoded(info, rounded(info, x, mode)))
+
+  # IEEE P3109's finite signed formats of 4 bits: the values of the fp4 types times a power of two, with NaN for -0.
+  for kind, precision, factor in (("e3m0", 1, .5), ("e2m1", 2, .5), ("e1m2", 3, 1.), ("e1m2", 4, 1.)):
+    info = formats.format_info_p3109(4, precision, Signedness.Signed, Domain.Finite)
+    every = np.arange(16, dtype=np.uint32)
+    want = np.array([gfloat.decode_float(info, int(c)).fval for c in every], np.float32)
+    got = (test.values(kind, every) * np.float32(factor)).astype(np.float32)
+    assert got.view(np.uint32)[8] == 1 << 31
+    test.equal(f"values of {info.name}", every, np.where(every == 8, np.float32(np.nan), got), want)
+    x = driver.inputs(test.values(kind, np.arange(16)))
+    got = test.convert(kind, x)
+    want = encoded(info, rounded(info, x.astype(np.float64) * factor, RoundMode.TiesToEven))
+    test.equal(info.name, x, np.where(got == 8, 0, got), want)
 
   for kind in ("e4m3", "bf16", "fp16"):
     x = driver.inputs(test.values(kind, np.arange(1 << kinds[kind].k)))

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # ufp4 - conversions and values against PyPI's ml_dtypes.
 # SPDX-License-Identifier: Apache-2.0
-"""float4_e2m1fn, float8_e4m3fn, float8_e8m0fnu, bfloat16 and int4 of ml_dtypes, and NumPy's own float16.
+"""float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, float8_e4m3fn, float8_e5m2, float8_e8m0fnu, bfloat16 and int4 of
+ml_dtypes, and NumPy's own float16.
 
 Where ml_dtypes decides otherwise than numerics.md, the difference is spelled out here and nowhere skipped: e4m3
-overflows to NaN there and saturates here; bfloat16 overflows to infinity there, as round_to<bf16> does, and saturates
-as a scale; float8_e8m0fnu rounds to nearest there and down here, so it is asked about powers of two.
+overflows to NaN there, e5m2 to infinity, and both saturate here; bfloat16 overflows to infinity there, as
+round_to<bf16> does, and saturates as a scale; float8_e8m0fnu rounds to nearest there and down here, so it is asked
+about powers of two.
 """
 import warnings
 
@@ -37,7 +39,9 @@ def main():
   # Values of all codes.
   for kind, dtype, bits in (("e2m1", ml_dtypes.float4_e2m1fn, 4), ("e4m3", ml_dtypes.float8_e4m3fn, 8),
                             ("e8m0", ml_dtypes.float8_e8m0fnu, 8), ("bf16", ml_dtypes.bfloat16, 16),
-                            ("fp16", np.float16, 16)):
+                            ("fp16", np.float16, 16), ("fp8_e4m3", ml_dtypes.float8_e4m3fn, 8),
+                            ("fp8_e5m2", ml_dtypes.float8_e5m2, 8), ("fp6_e3m2", ml_dtypes.float6_e3m2fn, 6),
+                            ("fp6_e2m3", ml_dtypes.float6_e2m3fn, 6)):
     every = np.arange(1 << bits, dtype=np.uint32)
     test.equal(f"values of {kind}", every, test.values(kind, every), values(every, dtype))
   every = np.arange(16, dtype=np.uint32)
@@ -54,6 +58,15 @@ def main():
   beyond = np.abs(x) > 464  # halfway from 448 to what would be next
   assert (overflows == beyond).all()
   test.equal("e4m3", x, test.convert("e4m3", x), np.where(overflows, want - 1, want))
+
+  test.equal("fp8_e4m3", x, test.convert("fp8_e4m3", x), np.where(overflows, want - 1, want))
+
+  x = driver.inputs(test.values("fp8_e5m2", np.arange(0x7C)))
+  want = codes(x, ml_dtypes.float8_e5m2)
+  test.equal("fp8_e5m2", x, test.convert("fp8_e5m2", x), np.where((want & 0x7F) == 0x7C, want - 1, want))
+  for kind, dtype in (("fp6_e3m2", ml_dtypes.float6_e3m2fn), ("fp6_e2m3", ml_dtypes.float6_e2m3fn)):
+    x = driver.inputs(test.values(kind, np.arange(64)))
+    test.equal(kind, x, test.convert(kind, x), codes(x, dtype))
 
   powers = np.ldexp(np.float32(1), np.arange(-127, 128)).astype(np.float32)
   test.equal("e8m0 of powers of two", powers, test.convert("e8m0", powers), codes(powers, ml_dtypes.float8_e8m0fnu))

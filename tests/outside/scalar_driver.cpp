@@ -8,15 +8,18 @@
 // | TYPE                            | float bits | the code of TYPE{float}                        |
 // | TYPE/value                      | codes      | the bits of the code's value                   |
 // | TYPE/ieee                       | float bits | bf16 and fp16: the code of round_to<TYPE>      |
-// | TYPE/POLICY                     | float bits | 4-bit types: the code by a rounding policy     |
+// | TYPE/POLICY                     | float bits | elements: the code by a rounding policy        |
 // | TYPE/stochastic SEED STREAM     | float bits | the same; number i of the input has index i    |
 //
-// TYPE: e2m1 e1m2 e3m0 int4 nf4 e4m3 ue5m3 e8m0 bf16 fp16. POLICY: nearest_even nearest_away toward_zero.
+// TYPE: e2m1 e1m2 e3m0 int4 nf4 e4m3 ue5m3 e8m0 bf16 fp16 fp8_e4m3 fp8_e5m2 fp6_e3m2 fp6_e2m3. POLICY: nearest_even
+// nearest_away toward_zero.
 #include <ufp4/format/fp4.hpp>
+#include <ufp4/format/fp8.hpp>
 #include <ufp4/format/int4.hpp>
 #include <ufp4/format/scales.hpp>
 #include <ufp4/format/table_element.hpp>
 #include <ufp4/round/round_to_grid.hpp>
+#include <ufp4/round/round_to_minifloat.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -62,6 +65,11 @@ void answer(const request& r, std::vector<std::uint32_t>& numbers) {
     std::uint64_t index = 0;
     return each([&](std::uint32_t x) { return ufp4::round_to_grid(grid, rounding, as_float(x), index++); });
   }
+  if constexpr (ufp4::wide_element_format<T>) {
+    const ufp4::rounding_spec rounding = policy(r);
+    std::uint64_t index = 0;
+    return each([&](std::uint32_t x) { return ufp4::round_to_minifloat(T::layout(), rounding, as_float(x), index++); });
+  }
   throw std::invalid_argument("'" + r.what + "' is no operation on " + r.type);
 }
 
@@ -72,6 +80,10 @@ void answer(const request& r, std::vector<std::uint32_t>& numbers) {
   if (r.type == "int4") return answer<ufp4::int4>(r, numbers);
   if (r.type == "nf4") return answer<ufp4::nf4>(r, numbers);
   if (r.type == "e4m3") return answer<ufp4::e4m3>(r, numbers);
+  if (r.type == "fp8_e4m3") return answer<ufp4::fp8_e4m3>(r, numbers);
+  if (r.type == "fp8_e5m2") return answer<ufp4::fp8_e5m2>(r, numbers);
+  if (r.type == "fp6_e3m2") return answer<ufp4::fp6_e3m2>(r, numbers);
+  if (r.type == "fp6_e2m3") return answer<ufp4::fp6_e2m3>(r, numbers);
   if (r.type == "ue5m3") return answer<ufp4::ue5m3>(r, numbers);
   if (r.type == "e8m0") return answer<ufp4::e8m0>(r, numbers);
   if (r.type == "bf16") return answer<ufp4::bf16>(r, numbers);

@@ -132,7 +132,7 @@ ERRORS = {
     "x must have 2 dimensions, got 1": lambda x: ufp4.cuda.quantize(x[0], "nvfp4"),
     "x must be on a": lambda x: ufp4.cuda.quantize(x.to("meta"), "nvfp4"),
     "unknown format: fp4": lambda x: ufp4.cuda.quantize(x, "fp4"),
-    "formats with elements of one byte (int8_f32, mxint8) run on the CPU only": lambda x: ufp4.cuda.quantize(x, "mxint8"),
+    "formats with elements of one byte run on the CPU only": lambda x: ufp4.cuda.quantize(x, "mxint8"),
     "are for e8m0 scales": lambda x: ufp4.cuda.quantize(x, "nvfp4", rule="mx_ceil"),
     "n must be 16, 32, 64, 128 or 256, got 17": lambda x: ufp4.cuda.quantize(x, "nvfp4", rht=17),
     "tensor_amax has no effect": lambda x: ufp4.cuda.quantize(x, "mxfp4", tensor_amax=1.0),

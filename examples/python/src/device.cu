@@ -33,7 +33,7 @@ class coded {
     gpu::gemm_side side = lib::side_of_format(q.spec(), q.rows(), q.cols(), q.transform());
     side.codes = q.codes().data();
     side.scales = q.scales().data();
-    side.tensor_scale = q.spec().two_level ? q.tensor_scale() : nullptr;
+    side.tensor_scale = q.spec().has_tensor_scale() ? q.tensor_scale() : nullptr;
     return side;
   }
 
@@ -106,7 +106,7 @@ void quantize(const place& at, const source& x, const matrix& out, const policie
   options.has_shard = how.has_shard, options.place = how.where;
   ufp4::detail::check_quantize(operation, out.format, x, options);
   lib::check_places(operation, "x", x.rows, x.cols);
-  const bool measures = out.format.two_level && !how.has_amax;
+  const bool measures = out.format.has_tensor_scale() && !how.has_amax;
   const gpu::context ctx = context_of(at, measures ? lib::amax_bytes : 0);
   auto* const bits = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
   lib::quantize_task task;
@@ -114,7 +114,7 @@ void quantize(const place& at, const source& x, const matrix& out, const policie
   task.job.counts = false;
   task.rule = how.rule, task.rounding = how.rounding;
   task.codes = out.codes, task.scales = out.scales;
-  task.tensor_scale = out.format.two_level ? out.tensor_scale : nullptr;
+  task.tensor_scale = out.format.has_tensor_scale() ? out.tensor_scale : nullptr;
   task.global_amax = how.amax;
   if (measures) {
     task.global_amax_bits = bits;

@@ -69,6 +69,31 @@ def curves(model):
     )
 
 
+def scaling_plot(found):
+    """Needs a recipe with two sizes."""
+    losses = [i for e in found["recipes"].values() for i in e["loss"] if i]
+    c_all = [c for e in found["recipes"].values() for c in e["compute"]]
+    y = [i.mean for i in losses]
+    plot = svg.Plot(
+        "Loss against training compute",
+        (min(c_all), max(c_all)),
+        (min(y), max(y)),
+        "training compute, FLOP",
+        "loss, nats per byte",
+        log_x=True,
+    )
+    for recipe, e in found["recipes"].items():
+        low, high = min(e["compute"]), max(e["compute"])
+        if e["fit"]:
+            xs = [low * (high / low) ** (k / 60) for k in range(61)]
+            plot.curve(list(zip(xs, stats.power_law_at(e["fit"], e["compute"], xs))), recipe)
+        for c, i in zip(e["compute"], e["loss"]):
+            if i.low is not None:
+                plot.stem(c, i.low, i.high, recipe)
+            plot.dot(c, i.mean, recipe, f"{recipe}: {i.mean:.4f} at {c:.2e}, {i.n} seeds")
+    return plot
+
+
 def scaling(found):
     out = [Heading("Scaling law")]
     if not found["recipes"]:
@@ -141,26 +166,7 @@ def scaling(found):
         ["recipe", "sizes", "E", "A", "b", "residual, rms", "E − E of bf16", "b − b of bf16", "compute of bf16"],
         rows,
     )
-    losses = [i for e in found["recipes"].values() for i in e["loss"] if i]
-    c_all = [c for e in found["recipes"].values() for c in e["compute"]]
-    y = [i.mean for i in losses]
-    plot = svg.Plot(
-        "Loss against training compute",
-        (min(c_all), max(c_all)),
-        (min(y), max(y)),
-        "training compute, FLOP",
-        "loss, nats per byte",
-        log_x=True,
-    )
-    for recipe, e in found["recipes"].items():
-        low, high = min(e["compute"]), max(e["compute"])
-        if e["fit"]:
-            xs = [low * (high / low) ** (k / 60) for k in range(61)]
-            plot.curve(list(zip(xs, stats.power_law_at(e["fit"], e["compute"], xs))), recipe)
-        for c, i in zip(e["compute"], e["loss"]):
-            if i.low is not None:
-                plot.stem(c, i.low, i.high, recipe)
-            plot.dot(c, i.mean, recipe, f"{recipe}: {i.mean:.4f} at {c:.2e}, {i.n} seeds")
+    plot = scaling_plot(found)
     by_size = [
         [name, f"{flops:.2e}".replace("e+", "e")]
         + [_of(found["recipes"][r], name, "loss") for r in found["recipes"]]

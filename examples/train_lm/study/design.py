@@ -138,23 +138,53 @@ def gradients_grid():
     return [trunk_block("nano", GRADIENT_SEEDS, 1), {**branches, "arguments": [*size("nano"), *measured]}]
 
 
+# ---- The batch: the same at several numbers of sequences, against the variance of the batch itself
+
+BATCH_SIZES = {16: 4, 64: 2, 256: 1}  # sequences: batches measured
+BATCH_DRAWS = 4
+BATCH_RECIPES = ["ufp4", "ufp4-no-sr", "e2m1-baseline", "e2m1-no-sr"]
+
+
+def batches(sequences):
+    return f"batches-nano-{sequences}"
+
+
+def batches_grid():
+    blocks = [trunk_block("nano", GRADIENT_SEEDS, 1)]
+    for sequences, count in BATCH_SIZES.items():
+        measured = ["--batch", sequences, "--steps", WARM + count, "--lr", "1e-30", "--eval-windows", 64]
+        measured += ["--probe-every", 1, "--gradient-draws", BATCH_DRAWS]
+        branches = branch_block("nano", batches(sequences), BATCH_RECIPES, GRADIENT_SEEDS, 2, "gradients")
+        blocks.append({**branches, "arguments": [*size("nano"), *measured]})
+    return blocks
+
+
 # ---- Forks: short branches with several draws of the random bits and signs
 
-FORKS = "forks-nano"
-FORK_STEPS, FORK_DRAWS, FORK_WINDOWS = 50, 3, 2048
+FORK_STEPS, FORK_DRAWS = 50, 3
+FORK_WINDOWS = {"nano": 2048, "micro": 1024, "micro-moe": 1024}  # 131,072 bytes
+OTHER_RECIPES = [
+    *("nvfp4", "nv-uniform", "mxfp4", "ufp4-rht-64", "ufp4-signs-step", "ufp4-sr-dgrad", "ufp4-sr-wgrad", "ufp4-sr-all"),
+    *("e2m1-no-sr", "e2m1-rht-none"),
+]
 
 
-def forks_grid():
-    """From the trunk's checkpoint, with a learning rate that decays to zero over the steps of the branch."""
-    shape = [*size("nano"), "--steps", WARM + FORK_STEPS, "--lr-floor", 0, "--eval-windows", FORK_WINDOWS]
-    recipes = list(dict.fromkeys(recipe for _, *pair in orderings() for recipe in pair))
+def forks(model):
+    return f"forks-{model}"
+
+
+def forks_grid(model="nano", recipes=None):
+    """From the trunk's checkpoint, with a learning rate that decays to zero over the steps of the branch. recipes: None
+    for those of the model's orderings."""
+    shape = [*size(model), "--steps", WARM + FORK_STEPS, "--lr-floor", 0, "--eval-windows", FORK_WINDOWS[model]]
+    recipes = recipes or list(dict.fromkeys(recipe for _, *pair in orderings(model) for recipe in pair))
     some = lambda recipes, draws: {
-        **branch_block("nano", FORKS, recipes, GRADIENT_SEEDS, 1, "forks"),
+        **branch_block(model, forks(model), recipes, GRADIENT_SEEDS, 1, "forks"),
         "arguments": shape,
         "draws": draws,
-        "minutes": 0.1,
+        "minutes": MINUTES[model] / 4,
     }
-    return [trunk_block("nano", GRADIENT_SEEDS, 1), some(["bf16"], 1), some(recipes, FORK_DRAWS)]
+    return [trunk_block(model, GRADIENT_SEEDS, 1), some(["bf16"], 1), some(recipes, FORK_DRAWS)]
 
 
 GRIDS = {
@@ -162,7 +192,11 @@ GRIDS = {
     "noise-micro": lambda: noise_grid("micro"),
     "noise-micro-moe": lambda: noise_grid("micro-moe"),
     "gradients": gradients_grid,
+    "batches": batches_grid,
     "forks": forks_grid,
+    "forks-other": lambda: forks_grid("nano", OTHER_RECIPES),
+    "forks-micro": lambda: forks_grid("micro"),
+    "forks-micro-moe": lambda: forks_grid("micro-moe"),
     "orderings": orderings_grid,
     "orderings-micro": lambda: orderings_grid("micro"),
     "orderings-micro-moe": lambda: orderings_grid("micro-moe"),

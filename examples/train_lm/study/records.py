@@ -157,7 +157,7 @@ def _probes(path):
     }
 
 
-GRADIENT_MEASURES = ("gain", "bias", "variance", "cosine")
+GRADIENT_MEASURES = ("gain", "bias", "variance", "cosine", "batch_variance")  # the last may be absent
 
 
 def _gradients(path):
@@ -173,7 +173,7 @@ def _gradients(path):
             "parameter": parameter,
             "batches": len(rows),
             "draws": int(rows[0]["draws"]),
-            **{name: _mean([_number(r[name]) for r in rows]) for name in GRADIENT_MEASURES},
+            **{name: _mean([_number(r.get(name)) for r in rows]) for name in GRADIENT_MEASURES},
         }
         for (gemm, parameter), rows in by.items()
     ]

@@ -3,14 +3,18 @@
 """sections(records, gradients, first) makes the parts of docs/study_second.md; every number is computed here."""
 
 import collections
+import math
 
 import numpy
 
 import claims
+import compose_training
 import design
+import findings
 import stats
 import svg
 import verdicts
+import why
 from blocks import RUN, Heading, Table, Text
 from findings import unit
 from words import p_value, plain, signed, with_interval
@@ -184,9 +188,9 @@ def orderings_section(records, model):
 # ---- Forks
 
 
-def fork_effects(records):
+def fork_effects(records, model="nano"):
     """recipe -> {trunk: [difference from bf16 in percent of each draw]} of the held-out loss."""
-    losses = losses_of(records, design.FORKS, design.METRIC)
+    losses = losses_of(records, design.forks(model), design.METRIC)
     reference = {u[0] // 1000: loss for u, loss in losses.get("bf16", {}).items()}
     out = collections.defaultdict(lambda: collections.defaultdict(list))
     for recipe, by in losses.items():
@@ -209,10 +213,21 @@ def label_of(label, checkpoints):
     return LABELS[label if checkpoints == len(design.GRADIENT_SEEDS) else "incomplete"]
 
 
-def forks_section(records):
-    effects = fork_effects(records)
+def fork_verdicts(records, model="nano"):
+    """[(claim, better, worse, Verdict)] of the orderings after forks; "incomplete" without all checkpoints."""
+    effects, chosen = fork_effects(records, model), design.orderings(model)
+    found = verdicts.decide([fork_differences(effects, b, w) for _, b, w in chosen], verdicts.LEVEL)
+    for v in found:
+        if v.difference and v.difference.n < len(design.GRADIENT_SEEDS):
+            v.label = "incomplete"
+    return [(*o, v) for o, v in zip(chosen, found)]
+
+
+def forks_section(records, model):
+    effects = fork_effects(records, model)
     if not effects:
         return []
+    part, other = ("forks", "; other recipes: `--design forks-other`") if model == "nano" else (f"forks-{model}", "")
     rows = []
     for recipe in sorted(effects, key=lambda r: sum(map(sum, effects[r].values())) / sum(map(len, effects[r].values()))):
         by = effects[recipe]
@@ -220,26 +235,25 @@ def forks_section(records):
         spread = (sum(s * s for s in within) / len(within)) ** 0.5 if within else None
         means = stats.interval([sum(v) / len(v) for v in by.values()])
         rows.append([recipe, str(means.n), str(sum(map(len, by.values()))), with_interval(means), plain(spread, 3)])
-    chosen = design.orderings()
-    found = verdicts.decide([fork_differences(effects, b, w) for _, b, w in chosen], verdicts.LEVEL)
+    found = fork_verdicts(records, model)
     compared = [
-        [f"{c} (`{b}` < `{w}`)", label_of(v.label, v.difference.n), str(v.difference.n), with_interval(v.difference)]
+        [f"{c} (`{b}` < `{w}`)", LABELS[v.label], str(v.difference.n), with_interval(v.difference)]
         + [p_value(v.holm_difference), p_value(v.holm_equivalent)]
-        for (c, b, w), v in zip(chosen, found)
+        for c, b, w, v in found
         if v.difference
     ]
     return [
-        Heading("Forks, nano"),
+        Heading(f"Forks, {model}"),
         Text(
             f"From a checkpoint of bf16 after {design.WARM} steps, {design.FORK_STEPS} steps under each recipe, in which the "
             f"learning rate decays to zero, with {design.FORK_DRAWS} draws of random signs and bits. The effect is the "
             "held-out loss above that of bf16 steps from the same checkpoint, in percent. Intervals are over checkpoints; "
-            f"s is the standard deviation of a draw at one checkpoint. Command: `{RUN} run --design forks`."
+            f"s is the standard deviation of a draw at one checkpoint. Command: `{RUN} run --design {part}`{other}."
         ),
-        Table("Forks", ["recipe", "checkpoints", "runs", "effect, % [95%]", "s of a draw, %"], rows),
-        Text("The orderings by these effects, paired by checkpoint; one look at level 0.05, Holm for 13."),
+        Table(f"Forks, {model}", ["recipe", "checkpoints", "runs", "effect, % [95%]", "s of a draw, %"], rows),
+        Text(f"The orderings by these effects, paired by checkpoint; one look at level 0.05, Holm for {len(found)}."),
         Table(
-            "Fork orderings",
+            f"Fork orderings, {model}",
             ["result of the paper", "forks", "checkpoints", "difference, % [95%]", "p difference, Holm", "p equivalent, Holm"],
             compared,
             2,
@@ -258,7 +272,7 @@ def gradient_means(rows):
     """{(recipe, gemm): {measure: Interval over trunks}} of the means over the linear layers."""
     by = collections.defaultdict(list)
     for r in rows:
-        if r["parameter"].rsplit(".", 1)[-1] in LINEAR:
+        if r["model"] == design.GRADIENTS and r["parameter"].rsplit(".", 1)[-1] in LINEAR:
             by[r["recipe"], r["gemm"], r["seed"]].append(r)
     means = collections.defaultdict(lambda: collections.defaultdict(dict))
     for (recipe, gemm, seed), some in by.items():
@@ -363,9 +377,9 @@ def changes_section(means):
 def by_layer_section(rows):
     by = collections.defaultdict(list)
     for r in rows:
-        if r["gemm"] == "all":
+        if r["model"] == design.GRADIENTS and r["gemm"] == "all":
             by[r["recipe"], r["parameter"]].append(r)
-    parameters = [p for p in dict.fromkeys(r["parameter"] for r in rows) if p.rsplit(".", 1)[-1] in LINEAR]
+    parameters = [p for p in dict.fromkeys(p for _, p in by) if p.rsplit(".", 1)[-1] in LINEAR]
     table = [
         [recipe, *(with_interval(stats.interval([r["gain"] for r in by[recipe, p]]), 3, False) for p in parameters)]
         for recipe in design.GRADIENT_RECIPES
@@ -377,9 +391,12 @@ def by_layer_section(rows):
 # ---- Pictures
 
 
-def forest(title, rows, x_name):
-    """rows: [(name, Interval, class of recipe)]; the first is at the top."""
-    ends = [v for _, i, _ in rows for v in (i.low, i.high)]
+def forest(title, rows, x_name, limit=math.inf):
+    """rows: [(name, Interval, class of recipe)]; the first is at the top. An interval beyond -limit or limit is written and
+    not drawn, so that the others keep their scale."""
+    beyond = lambda i: i.high < -limit or i.low > limit
+    ends = [v for _, i, _ in rows if not beyond(i) for v in (i.low, i.high)] or [-limit, limit]
+    ends = [max(-limit, min(limit, v)) for v in ends]
     named = [(len(rows) - 1 - k, name) for k, (name, *_) in enumerate(rows)]
     plot = svg.Plot(
         title,
@@ -390,10 +407,15 @@ def forest(title, rows, x_name):
         width=820,
         height=70 + 26 * len(rows),
         named_y=named,
-        left=280,
+        left=320,
     )
     plot.vertical(0)
     for (y, name), (_, i, recipe) in zip(named, rows):
+        if beyond(i):
+            left = i.high < 0
+            words = f"◂ {with_interval(i, 2)}" if left else f"{with_interval(i, 2)} ▸"
+            plot.text(plot.x0 if left else plot.x1, y, words, dx=4, anchor="start" if left else "end")
+            continue
         plot.whisker(y, i.low, i.high, recipe)
         plot.dot(i.mean, y, recipe, f"{name}: {with_interval(i)}")
     return plot.picture()
@@ -403,23 +425,39 @@ def recipe_class(recipe):
     return "e2m1-baseline" if recipe.startswith("e2m1") else "ufp4"
 
 
-def pictures(records, gradients):
+def forest_of(title, some_verdicts):
+    """A forest plot of [(claim, better, worse, Verdict)], or None without an interval. Undecided ones are in another colour."""
+    decided = lambda v: "ufp4" if v.label in ("confirmed", "reversed", "equivalent") else "e2m1-baseline"
+    rows = [
+        (f"{LABELS[v.label][0]} {b} < {w} ({v.difference.n})", v.difference, decided(v))
+        for _, b, w, v in some_verdicts
+        if v.difference and v.difference.n > 1
+    ]
+    return rows and forest(title, rows, "difference of the held-out loss, %; left of 0 agrees with the paper", limit=1.0)
+
+
+def picture_name(kind, model):
+    return f"study_{kind}.svg" if model == "nano" else f"study_{kind}_{model}.svg"
+
+
+def scaling_picture(first):
+    """The losses of the first design by training compute, with their fits; None without two sizes."""
+    found = findings.find(first)["scaling"]
+    named = [(recipe, recipe) for recipe in found["recipes"]]
+    title = "Loss against training compute, first design"
+    return svg.side_by_side(title, [("", compose_training.scaling_plot(found))], named) if named else None
+
+
+def pictures(records, gradients, depth=(), first=()):
     """{file name: SVG} of docs/pictures/; only those that have data."""
-    out, effects, means = {}, fork_effects(records), gradient_means(gradients)
+    out, means = {}, gradient_means(gradients)
     wide = lambda i: i is not None and i.n > 1
-    forks = [(f"{b} < {w}", stats.interval(fork_differences(effects, b, w)), "ufp4") for _, b, w in design.orderings()]
-    if any(wide(i) for _, i, _ in forks):
-        out["study_forks.svg"] = forest(
-            "Differences of the held-out loss after forks",
-            [row for row in forks if wide(row[1])],
-            "difference of the held-out loss, %; left of 0 agrees with the paper",
+    for model in design.MODELS:
+        out[picture_name("orderings", model)] = forest_of(
+            f"Differences of the held-out loss, {model}", orderings(records, model)
         )
-    whole = [(v.difference, b, w) for _, b, w, v in orderings(records) if wide(v.difference)]
-    if whole:
-        out["study_orderings.svg"] = forest(
-            "Differences of the held-out loss, nano",
-            [(f"{b} < {w} ({i.n})", i, "ufp4") for i, b, w in whole],
-            "difference of the held-out loss, %; left of 0 agrees with the paper",
+        out[picture_name("forks", model)] = forest_of(
+            f"Differences of the held-out loss after forks, {model}", fork_verdicts(records, model)
         )
     errors = [
         (f"{recipe}, {gemm}", stats.interval([100 * e for e in means[recipe, gemm]["error"].values()]), recipe)
@@ -431,22 +469,28 @@ def pictures(records, gradients):
         rows = [(name, i, recipe_class(recipe)) for name, i, recipe in errors]
         name = "Squared relative error of the gradient by GEMM"
         out["study_gradients.svg"] = forest(name, rows, "bias + variance, % of the squared norm of the gradient")
-    return out
+    out["study_scaling.svg"] = scaling_picture(first)
+    return {name: picture for name, picture in {**out, **why.pictures(gradients, depth)}.items() if picture}
 
 
-def picture_of(name, about, records, gradients):
-    return [Text(f"![{about}](pictures/{name})")] if name in pictures(records, gradients) else []
+def forest_plots(records, model):
+    """Those of a model other than nano, whose plots are at the top of the page."""
+    some = {"orderings": orderings(records, model), "forks": fork_verdicts(records, model)} if model != "nano" else {}
+    return [
+        Text(f"![Forest plot of the {kind}, {model}](pictures/{picture_name(kind, model)})")
+        for kind, found in some.items()
+        if forest_of("", found)
+    ]
 
 
-def sections(records, gradients, first):
+def sections(records, gradients, first, depth=()):
     return [
         Heading("Results"),
         *onset_section(first),
         *noise_section(records),
         *(block for model in design.MODELS for block in orderings_section(records, model)),
-        *picture_of("study_orderings.svg", "Forest plot of the orderings, nano", records, gradients),
-        *forks_section(records),
-        *picture_of("study_forks.svg", "Forest plot of the orderings after forks", records, gradients),
+        *(block for model in design.MODELS for block in forks_section(records, model)),
+        *(block for model in design.MODELS for block in forest_plots(records, model)),
         *gradients_section(gradients),
-        *picture_of("study_gradients.svg", "Squared error of the gradient by GEMM and recipe", records, gradients),
+        *why.sections(gradients, depth),
     ]

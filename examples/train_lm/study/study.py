@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # ufp4 - the study: many runs of train_lm, compared with the results of the UFP4 paper.
 # SPDX-License-Identifier: Apache-2.0
-"""usage: study.py power|run|ordering|export|report|grid [OPTION]...   (study.py COMMAND --help)
+"""usage: study.py power|run|ordering|depth|export|report|grid [OPTION]...   (study.py COMMAND --help)
 
 Python 3.9 with numpy and scipy. run.sh installs those, builds train_lm and starts this.
 """
@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -93,6 +94,14 @@ def parser():
     ordering.add_argument("worse", help="a recipe, such as e2m1-baseline")
     ordering.add_argument("--model", choices=design.MODELS, default="nano", help="default: nano")
     ordering.add_argument("--looks", type=int, choices=(1, 2), default=1, help="looks at the data: 12 or 24 seeds")
+    depth = command("depth", "Measures the shrinkage over depth, without training, into results/depth.csv.gz.", "results")
+    depth.add_argument(
+        "--program",
+        type=pathlib.Path,
+        metavar="FILE",
+        default=BUILD / "release" / "examples" / "train_lm_depth",
+        help="train_lm_depth",
+    )
     export = command(
         "export",
         "Merges complete runs into the files of results/ and copies power.json, from which the report can be made.",
@@ -244,6 +253,15 @@ def command_ordering(args):
     return status
 
 
+def command_depth(args):
+    done = subprocess.run([args.program], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise runner.StudyError(f"--program: {args.program}: exit status {done.returncode}")
+    table.write(args.results / "depth.csv.gz", table.DEPTH, table.rows_of(done.stdout))
+    log(f"written: {args.results / 'depth.csv.gz'}; now: report")
+    return 0
+
+
 def export_second(args):
     merged, gradients, messages = second_design(args, args.replace)
     if merged:
@@ -281,8 +299,9 @@ def command_report(args):
         log(f"written: {args.page}")
     if args.second_page:
         runs, gradients, _ = second_design(args)
-        page.update_blocks(args.second_page, second.sections(runs, gradients, merged))
-        for name, picture in second.pictures(runs, gradients).items():
+        depth = table.read(args.results / "depth.csv.gz")
+        page.update_blocks(args.second_page, second.sections(runs, gradients, merged, depth))
+        for name, picture in second.pictures(runs, gradients, depth, merged).items():
             records.write_atomically(args.second_page.parent / "pictures" / name, picture)
         log(f"written: {args.second_page}")
     for message in found["messages"]:
@@ -310,9 +329,9 @@ def main():
         if args.command == "grid":
             print(json.dumps(grid.DEFAULT, indent=1))
             return 0
-        return {"power": command_power, "run": command_run, "ordering": command_ordering, "export": command_export, "report": command_report}[
-            args.command
-        ](args)
+        by_name = {"power": command_power, "run": command_run, "ordering": command_ordering, "depth": command_depth}
+        by_name |= {"export": command_export, "report": command_report}
+        return by_name[args.command](args)
     except BrokenPipeError:  # `grid | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -85,6 +85,44 @@ def label(value):
     return f"{value:.5g}".replace("-", "−")
 
 
+# Of a picture in a file of its own: the same classes as in the page.
+FILE_STYLE = (
+    "svg{background:#fff}text{font:12px system-ui,sans-serif;fill:#59616d}.name{fill:#14171c}"
+    ".gridline{stroke:#e7eaee}.axis{stroke:#59616d}.stem,.curve{fill:none;stroke:#0062b0;stroke-width:2}"
+    ".mark{fill:#0062b0}"
+    + "".join(
+        f".mark.{cls}{{fill:{hue}}}.stem.{cls},.curve.{cls}{{stroke:{hue}}}"
+        for cls, hue in (("r-bf16", "#30343b"), ("r-e2m1", "#c2500f"), ("r-plain", "#0a8a6a"), ("r-all", "#b0397f"))
+    )
+    + ".curve.r-e2m1{stroke-dasharray:7 4}.curve.r-plain{stroke-dasharray:2 4}"
+)
+
+
+def file_of(title, width, height, body):
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+        f"<title>{html.escape(title)}</title><style>{FILE_STYLE}</style>{body}</svg>\n"
+    )
+
+
+def side_by_side(title, plots, named, columns=2):
+    """A picture of plots of one size in rows, below a legend. plots: [(name, Plot)]; named: [(words, recipe of the class)]"""
+    columns = min(columns, len(plots))
+    width, height = plots[0][1].width, plots[0][1].height + 22
+    a_line = max(1, columns * width // 240)  # names beside each other
+    top, body = 14 + 20 * math.ceil(len(named) / a_line), []
+    for k, (words, recipe) in enumerate(named):
+        x, y = 20 + k % a_line * (columns * width - 20) / a_line, 18 + 20 * (k // a_line)
+        body.append(f'<path class="curve {class_of(recipe)}" d="M{x:.0f} {y}h34"/>{marker(x + 17, y, class_of(recipe))}')
+        body.append(f'<text class="name" x="{x + 42:.0f}" y="{y + 4}">{html.escape(words)}</text>')
+    for k, (name, plot) in enumerate(plots):
+        x, y = k % columns * width, top + k // columns * height
+        if name:
+            body.append(f'<text class="name" x="{x + plot.left}" y="{y + 14}">{html.escape(name)}</text>')
+        body.append(f'<g transform="translate({x} {y + 18})">{"".join(plot.body)}</g>')
+    return file_of(title, columns * width, top + math.ceil(len(plots) / columns) * height, "".join(body))
+
+
 class Plot:
     """Axes with data coordinates. width and height are of the drawing; the page scales it down where it must."""
 
@@ -193,22 +231,15 @@ class Plot:
             f"<title>{html.escape(title)}</title></rect>"
         )
 
-    def text(self, x, y, words, dx=8):
-        self.body.append(
-            f'<text class="t" x="{self.px(x) + dx:.1f}" y="{self.py(y) + 4:.1f}">{html.escape(words)}</text>'
-        )
+    def text(self, x, y, words, dx=8, anchor="start"):
+        """dx: away from x, to the left with anchor "end"."""
+        at = self.px(x) + (dx if anchor == "start" else -dx)
+        place = f' text-anchor="{anchor}"' if anchor != "start" else ""
+        self.body.append(f'<text class="t" x="{at:.1f}" y="{self.py(y) + 4:.1f}"{place}>{html.escape(words)}</text>')
 
     def picture(self):
         """A file of its own."""
-        style = (
-            "svg{background:#fff}text{font:12px system-ui,sans-serif;fill:#59616d}.name{fill:#14171c}"
-            ".gridline{stroke:#e7eaee}.axis{stroke:#59616d}.stem{fill:none;stroke:#0062b0;stroke-width:2}"
-            ".mark{fill:#0062b0}.mark.r-e2m1{fill:#c2500f}.stem.r-e2m1{stroke:#c2500f}"
-        )
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" role="img">'
-            f"<title>{html.escape(self.title)}</title><style>{style}</style>{''.join(self.body)}</svg>\n"
-        )
+        return file_of(self.title, self.width, self.height, "".join(self.body))
 
     def svg(self):
         return (

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """results/second.csv.gz has a row per run: members of its record (records.py) without the nested ones. Lists are separated
 by blanks, and cpu, compiler, commit are the machine's. results/gradients.csv.gz has a row per run, choice of GEMMs and
-parameter. Rows are sorted. The same rows give the same text; the archive has no name and no time.
+parameter, results/depth.csv.gz the rows of train_lm_depth. Rows are sorted. The same rows give the same text; the archive has no name and no time.
 """
 
 import csv
@@ -17,9 +17,11 @@ RUNS = (
     *("seconds", "checkpoint_hash", "text", "eigen", "cpu", "compiler", "commit", "shape", "arguments"),
 )
 GRADIENTS = ("model", "recipe", "seed", "gemm", "parameter", "batches", "draws", "gain", "bias", "variance", "cosine")
+GRADIENTS += ("batch_variance",)
+DEPTH = ("stack", "channels", "recipe", "draw", "layers", "gain", "cosine")
 NUMBERS = {"train_loss", "valid_loss", "average_valid_loss", "steps", "tokens", "seconds"}
-NUMBERS |= {"gain", "bias", "variance", "cosine"}
-INTEGERS = {"seed", "batches", "draws"}
+NUMBERS |= {"gain", "bias", "variance", "cosine", "batch_variance"}
+INTEGERS = {"seed", "batches", "draws", "draw", "layers"}
 LISTS = {"uses", "shape", "arguments"}
 MACHINE = ("cpu", "compiler", "commit")
 

@@ -135,7 +135,11 @@ concept block_codec = std::is_trivially_copyable_v<C> && std::is_default_constru
                       };
 
 /// Quantizes blocks of one format under a scale rule and a rounding policy.
-template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec>
+///
+/// `extended` = false leaves out the code of several grids and of one-bit exponents, whose indexed grids a GPU thread
+/// would keep in memory. Such a coder takes formats without either alone (the library's GPU operations take no others),
+/// with the same bits.
+template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec, bool extended = true>
 struct block_coder {
   format_spec format;       ///< the format
   Rule rule;                ///< the scale rule
@@ -147,7 +151,7 @@ struct block_coder {
                                        std::uint8_t* codes, quantize_report& report) const {
     const std::uint32_t amax = detail::amax_bits(v);
     if (amax >= detail::infinity_bits) return detail::nan_block(format, v, codes, report);
-    if constexpr (std::is_same_v<Rule, scale_rule_spec>) {
+    if constexpr (extended && std::is_same_v<Rule, scale_rule_spec>) {
       if (format.block.group[0] != 0) return code_with_exponents(v, amax, index, codes, report);
       if (format.choice.count != 0) {
         const grid_and_scale chosen = choose_grid_of(format, rule, tensor, v, detail::to_float(amax));

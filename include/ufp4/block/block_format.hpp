@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ufp4/format/fp8.hpp>
 #include <ufp4/format/grid.hpp>
 #include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
@@ -223,7 +224,7 @@ namespace ufp4::inline UFP4_TYPES {
 /// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
 ///
 /// | Element | any element_format, a user's own included; one_of<...> for blocks that choose among several;  |
-/// |         | int8 or int8q6                                                                                |
+/// |         | int8, int8q6, fp8_e4m3, fp8_e5m2, fp6_e3m2 or fp6_e2m3                                        |
 /// | Scale   | float, bf16, e4m3, ue5m3, e8m0 or e6m2                                                        |
 /// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256;    |
 /// |         | grouped(64, 8, 4): with one-bit exponents of groups of columns                                |
@@ -371,6 +372,7 @@ UFP4_HD constexpr std::size_t code_bytes(const format_spec& f, std::size_t count
 /// Whether the grid is that of elements of one byte, with a unit that leaves products of two units normal numbers.
 constexpr bool is_wide_grid(const format_spec& f) {
   const float unit = f.grid.unit;
+  if (f.wide != wide_element::int8 && unit != decode(wide_layout(f.wide), 1)) return false;
   return unit > 0x1p-60f && unit < 0x1p40f && (to_bits(unit) & 0x007FFFFFu) == 0 && f.grid == wide_grid(f.wide, unit);
 }
 
@@ -386,7 +388,7 @@ constexpr const char* block_mismatch(const block_shape& block) {
 
 /// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
-  if (f.wide > wide_element::int8) return "the format's wide is no wide_element";
+  if (f.wide > wide_element::e2m3) return "the format's wide is no wide_element";
   if (f.is_wide() && (f.choice.count != 0 || f.block.group[0] != 0))
     return "elements of one byte have one grid and no one-bit exponents";
   if (f.is_wide() && !is_wide_grid(f)) return "a format with elements of one byte needs the grid of wide_grid()";
@@ -401,7 +403,8 @@ constexpr const char* format_mismatch(const format_spec& f) {
 
 /// Whether a format has parts that only portable kernels have.
 UFP4_HD constexpr bool needs_portable(const format_spec& f) {
-  return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2;
+  return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2 ||
+         f.wide > wide_element::int8;
 }
 /// Whether a format has parts that only CPU operations have, not GPUs, file formats and the Python package.
 UFP4_HD constexpr bool is_extended(const format_spec& f) {
@@ -409,7 +412,8 @@ UFP4_HD constexpr bool is_extended(const format_spec& f) {
 }
 /// What they lack, for messages.
 inline constexpr const char* extended_parts =
-    "outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or one-bit exponents";
+    "outer scales of rows, of segments or of type bf16, several grids, e6m2 scales, one-bit exponents, or floats of "
+    "8 or 6 bits";
 
 /// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
 /// the next multiple of their size on, its outer scales where each row or segment has one.

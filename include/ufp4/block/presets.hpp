@@ -32,6 +32,10 @@ using tetrajet2 = block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>;
 // Blocks that choose among grids.
 /// IF4 (arXiv 2603.28765): each block is E2M1 or, where the sign bit of its scale is set, a 4-bit integer times 6/7.
 using if4 = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>;
+/// MixFP4 (arXiv 2605.31035): each block is E1M2 or, where the sign bit of its scale is set, E2M1 in its units of 1/4.
+using mixfp4 = block_format<one_of<fp4<E1M2>, scaled<fp4<E2M1>, 1, 4>>, e4m3, 16, float>;
+/// RaZeR (arXiv 2501.04052) with e4m3 scales: E2M1 with -5 instead of -0 or, where the sign bit of the scale is set, 5.
+using razer = block_format<one_of<fp4_remapped<E2M1, -5>, fp4_remapped<E2M1, 5>>, e4m3, 16, float>;
 
 // One-bit exponents under the scale.
 /// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale; groups of 8 and of 4 have exponents.
@@ -40,6 +44,12 @@ using hif4 = block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>;
 using int8_f32 =
     block_format<int8, float, 16>;              ///< 8-bit integers, binary32 scales: beside nvfp4 and the *_f32 formats
 using mxint8 = block_format<int8q6, e8m0, 32>;  ///< OCP MXINT8: beside mxfp4, mx_e1m2 and mxint4
+
+// Wide floats: references with elements of more bits, of OCP Microscaling Formats v1.0.
+using mxfp8_e4m3 = block_format<fp8_e4m3, e8m0, 32>;  ///< OCP MXFP8 with E4M3
+using mxfp8_e5m2 = block_format<fp8_e5m2, e8m0, 32>;  ///< OCP MXFP8 with E5M2
+using mxfp6_e3m2 = block_format<fp6_e3m2, e8m0, 32>;  ///< OCP MXFP6 with E3M2; a code of 6 bits takes a byte
+using mxfp6_e2m3 = block_format<fp6_e2m3, e8m0, 32>;  ///< OCP MXFP6 with E2M3; a code of 6 bits takes a byte
 
 /// A string literal as a template argument.
 template <std::size_t size>
@@ -74,10 +84,14 @@ using presets =
 /// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because only
 /// CPU operations and the C interface have them: GPUs and file formats reject them.
 using extended_presets =
-    preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">>;
+    preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">,
+                preset_row<mixfp4, "mixfp4">, preset_row<razer, "razer">>;
 /// The presets whose elements take one byte. A list of their own, because GPUs, prepacking and GGUF have formats of 4
 /// bits only.
 using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
+/// The presets of 8-bit and 6-bit floats. A list of their own: as extended_presets, and not prepacked.
+using reference_presets = preset_rows<preset_row<mxfp8_e4m3, "mxfp8_e4m3">, preset_row<mxfp8_e5m2, "mxfp8_e5m2">,
+                                      preset_row<mxfp6_e3m2, "mxfp6_e3m2">, preset_row<mxfp6_e2m3, "mxfp6_e2m3">>;
 
 /// Calls visit(preset_row<...>{}) for every row of a list, in its order.
 template <class Visit, class... Rows>
@@ -98,6 +112,11 @@ constexpr void for_each_extended_preset(Visit&& visit) {
 template <class Visit>
 constexpr void for_each_wide_preset(Visit&& visit) {
   for_each_row(wide_presets{}, visit);
+}
+/// The same for every preset of reference_presets.
+template <class Visit>
+constexpr void for_each_reference_preset(Visit&& visit) {
+  for_each_row(reference_presets{}, visit);
 }
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -5,6 +5,7 @@
 #include <ufp4/block/block_format.hpp>
 #include <ufp4/round/round_to_grid.hpp>
 #include <ufp4/round/round_to_int8.hpp>
+#include <ufp4/round/round_to_minifloat.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -149,7 +150,8 @@ using rule_kind = scale_rule_spec::kind;
 UFP4_HD constexpr bool has_float_steps(scale_kind kind) { return kind == scale_kind::f32 || kind == scale_kind::bf16; }
 /// The value of a code of a format, without scales.
 UFP4_HD constexpr float value_of(const format_spec& f, std::uint8_t code) {
-  if (f.is_wide()) return static_cast<float>(static_cast<std::int8_t>(code)) * f.grid.unit;
+  if (f.wide == wide_element::int8) return static_cast<float>(static_cast<std::int8_t>(code)) * f.grid.unit;
+  if (f.is_wide()) return wide_float_value(f.wide, code);
   return f.grid.value[code];
 }
 /// The code of +0.
@@ -169,7 +171,8 @@ UFP4_HD constexpr float qmax_in(const grid4& grid) { return grid.qmax; }
 template <rounding_policy Rounding>
 UFP4_HD constexpr std::uint8_t round_to_code(const format_spec& f, const Rounding& rounding, float t,
                                              std::uint64_t index) {
-  if (f.is_wide()) return round_to_int8(f.grid.unit, rounding, t, index);
+  if (f.wide == wide_element::int8) return round_to_int8(f.grid.unit, rounding, t, index);
+  if (f.is_wide()) return round_to_minifloat(wide_layout(f.wide), rounding, t, index);
   return round_to_grid(f.grid, rounding, t, index);
 }
 

@@ -130,9 +130,14 @@ inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
           " finite values and ", zeros, " zeros");
   return grid;
 }
-/// The constants of elements of one byte; their values must be 0 .. 15 units.
-inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f) {
+/// The constants of elements of one byte; their values must be 0 .. 15 units, or those of the float's first codes.
+inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f, wide_element kind) {
   const float unit = f.values[1];
+  for (std::uint32_t c = 0; kind != wide_element::int8 && c < 16; ++c)
+    expects(f.values[c] == wide_float_value(kind, c), function,
+            ": format.values must be those of the codes 0 to 15 of format.element ", f.element, ", got ", f.values[c],
+            " as values[", c, "]");
+  if (kind != wide_element::int8) return wide_grid(kind, unit);
   for (int c = 0; c < 16; ++c)
     expects(f.values[c] == static_cast<float>(c) * unit, function,
             ": format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], ", unit, ", got ", f.values[c],
@@ -171,9 +176,9 @@ inline format_spec format_of(const char* function, const ufp4_format* format) {
   const ufp4_format& f = given(function, "format", format);
   if (f.has_tensor_scale >= first_extended) return extended_format(function, f);
   const auto scale = chosen<scale_kind>(function, "format.scale", f.scale, UFP4_SCALE_E8M0);
-  const auto wide = chosen<wide_element>(function, "format.element", f.element, UFP4_ELEMENT_INT8);
+  const auto wide = chosen<wide_element>(function, "format.element", f.element, UFP4_ELEMENT_E2M3);
   format_spec out{
-      wide == wide_element::none ? grid_of_format(function, f) : wide_grid_of_format(function, f),
+      wide == wide_element::none ? grid_of_format(function, f) : wide_grid_of_format(function, f, wide),
       scale,
       {f.block_rows, f.block_cols},
       flag(function, "format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor() : outer_scale{},

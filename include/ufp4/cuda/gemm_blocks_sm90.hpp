@@ -23,17 +23,10 @@
 // 64 columns at a time into one of two sets of 32 registers, while the threads add the other set to the sums. Sums of
 // blocks longer than a step stay in registers for several steps, as 64 x 128 in tiles of 128 x 128.
 //
-// Predicted for an H100, in cycles of a step, from the compiled instructions of the two consuming warps of a scheduler.
-// wgmma needs 1024 for 128 x 256 and 512 for 128 x 128, shared memory (128 bytes a cycle) 1024 and 640. cuBLAS reaches
-// 0.81 of wgmma's rate. Waits, the epilogue (5% at K = 4096) and the decoding are not in the last column; decoding is
-// 26 us of 4096^3, whose product of nvfp4 is 189 us, so the whole is 0.80 of cuBLAS before waits, and 0.44 with floats.
-//
-// | blocks of          | scales of 8 bits | others   | limit                | of cuBLAS's bf16   |
-// |--------------------|------------------|----------|----------------------|--------------------|
-// | 16                 | 2 x 659          | 2 x 1287 | additions            | 0.96, others 0.49  |
-// | 32                 | 2 x 399          | 2 x 715  | wgmma; instructions  | 1, others 0.89     |
-// | 64                 | 2 x 263          | 2 x 425  | wgmma                | 1                  |
-// | 128, 256           | 2 x 138          | 2 x 216  | shared memory        | 0.99               |
+// Its limit, in blocks of 16, are the additions to the sums: with 8-bit scales 659 instructions of each of a
+// scheduler's two consuming warps for a step whose wgmma needs 1024 cycles, else 1287. From blocks of 32 on it is
+// wgmma, of 128 on shared memory. Decoding is a pass of its own over both operands. Predicted rates, without that pass:
+// docs/gpu.md.
 #pragma once
 
 #include <ufp4/cuda/first_call_check.hpp>

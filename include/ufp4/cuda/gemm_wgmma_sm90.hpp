@@ -31,25 +31,13 @@
 // Tiles whose products bf16 cannot hold are those of gemm_bf16_sm80. Rows outside an operand repeat its last row; in a
 // chunk in which K ends, the factors of blocks outside are 0.
 //
-// Predicted for an H100, from the compiled code (sm_90a, nvcc 13.0), not measured. Cycles of one step, a tile of R rows
-// x 256 x 64, in a quarter of a multiprocessor, which issues one instruction a cycle and one integer instruction every
-// second. Weights of R = 32 and 64 come from memory at 14.5 bytes a cycle; operands of R = 128 from L2. Stalls are not
-// included.
-//
-// | R, wgmma_fold | wgmma | issue | integer | memory | the limit is            |
-// |---------------|-------|-------|---------|--------|-------------------------|
-// | 128, f16      | 1024  | 795   | 894     |        | wgmma                   |
-// | 128, mxfp4    | 1024  | 985   | 802     |        | wgmma, nearly issue     |
-// | 128, e8m0     | 1024  | 1175  | 1382    |        | integer: 0.74 of wgmma  |
-// | 128, exact    | 1024  | 1430  | 1646    |        | integer: 0.62 of wgmma  |
-// | 128, rounded  | 1024  | 2040  | 1868    |        | issue: 0.50 of wgmma    |
-// | 64, f16       | 512   | 690   | 768     | 637    | integer: 0.83 of memory |
-// | 32, f16       | 256   | 614   | 660     | 637    | integer: 0.96 of memory |
+// Predicted rates, from the instructions of the compiled code: docs/gpu.md.
 #pragma once
 
 #include <ufp4/cuda/cluster_sm90.hpp>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/fold_sm90.hpp>
+#include <ufp4/cuda/gemm_blocks_sm90.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/cuda/wgmma_sm90.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
@@ -90,6 +78,14 @@ inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts, boo
   return facts.has_specific(9) && job.block >= 16 && job.padded() % 32 == 0 && job.padded() != 0 &&
          job.padded() < (std::size_t{1} << 31) && facts.shared_bytes >= wgmma_tile<128>::shared_bytes &&
          good(job.left) && good(job.right) && (how == wgmma_fold::rounded) == rounds;
+}
+
+/// Operands that two tables of bytes decode to bf16 are the limit of a large product here: gemm_blocks_sm90 decodes
+/// each once, in a pass of its own, whose share falls below the difference from 1024 rows of C on.
+inline bool decodes_once(const gemm_job& job, const device_facts& facts) {
+  const wgmma_fold how = fold_of(job.left, job.right);
+  return (how == wgmma_fold::e8m0 || how == wgmma_fold::exact) && job.out.rows >= 1024 &&
+         gemm_blocks_sm90_takes(job, facts);
 }
 
 /// Rows of C in a tile.
@@ -617,7 +613,8 @@ inline constexpr gemm_kernel gemm_wgmma_sm90 = {
     .instruction = "wgmma.mma_async",
     .tile_rows = 128,
     .tile_cols = wgmma_tile<128>::cols,
-    .takes = [](const gemm_job& job, const device_facts& facts) { return gemm_wgmma_takes(job, facts, false); },
+    .takes = [](const gemm_job& job,
+                const device_facts& facts) { return gemm_wgmma_takes(job, facts, false) && !decodes_once(job, facts); },
     .run = &run_gemm_wgmma,
     .experimental = true,
     .tile_rows_of = &wgmma_rows,

@@ -1,4 +1,4 @@
-// ufp4 - fp4<E2M1>, fp4<E1M2>, fp4<E3M0>: 4-bit floats as values.
+// ufp4 - fp4<E2M1>, fp4<E1M2>, fp4<E3M0>: 4-bit floats as values; fp4_remapped: with another value for the second zero.
 // SPDX-License-Identifier: Apache-2.0
 //
 // | type      | magnitudes of codes 0..7        | max  |
@@ -50,6 +50,58 @@ class fp4 : public detail::ordered<fp4<Layout>, std::uint8_t, 15, std::weak_orde
   UFP4_MEMBER constexpr fp4 operator-() const { return fp4::from_bits(bits_ ^ 8u); }  ///< flips the sign, of zero too
 };
 
+/// fp4<Layout> whose code 8, its second zero, has the value `special` instead (RaZeR, arXiv 2501.04052: redundant zero
+/// remapping). `special` is not a value of the layout.
+///
+/// | from float | nearest; a tie goes to the value an even number of values from zero; saturates, also for Inf |
+/// | NaN        | the code 7, max() of the layout                                                              |
+/// | zero       | one zero: -0.f and negative values that round to zero give code 0                            |
+template <class Layout, int special>
+class fp4_remapped : public detail::ordered<fp4_remapped<Layout, special>, std::uint8_t, 15, std::strong_ordering> {
+  using detail::coded<fp4_remapped, std::uint8_t, 15>::bits_;
+
+ public:
+  using layout_type = Layout;                                              ///< E2M1, E1M2 or E3M0
+  static constexpr bool exact_products = special >= -32 && special <= 32;  // a multiple of the layout's smallest value
+
+  fp4_remapped() = default;
+  /// The nearest value.
+  UFP4_MEMBER constexpr explicit fp4_remapped(float x) { bits_ = nearest(x); }
+  UFP4_MEMBER constexpr explicit operator float() const { return value(bits_); }
+  UFP4_MEMBER static constexpr float(max)() {
+    constexpr float largest = decode(Layout::layout(), 7), other = detail::magnitude(static_cast<float>(special));
+    return other > largest ? other : largest;
+  }
+
+ private:
+  UFP4_MEMBER static constexpr float value(std::uint32_t code) {
+    return code == 8 ? static_cast<float>(special) : decode(Layout::layout(), code);
+  }
+  /// Values between v and zero, v included.
+  UFP4_MEMBER static constexpr int rank(float v) {
+    int steps = 0;
+    for (std::uint32_t c = 0; c < 16; ++c)
+      steps += v > 0.0f ? value(c) > 0.0f && value(c) <= v : value(c) < 0.0f && value(c) >= v;
+    return steps;
+  }
+  /// The code of the nearest of the sixteen values.
+  UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
+    if (detail::is_nan(x)) return 7;
+    std::uint32_t best = 0;
+    for (std::uint32_t c = 1; c < 16; ++c) {
+      const double twice = 2.0 * static_cast<double>(x), a = static_cast<double>(value(best)),
+                   b = static_cast<double>(value(c));
+      const bool farther_tie = twice == a + b && rank(value(c)) % 2 == 0;
+      if (a < b ? twice > a + b || farther_tie : twice < a + b || farther_tie) best = c;
+    }
+    return static_cast<std::uint8_t>(best);
+  }
+  static_assert(decode(Layout::layout(), encode(Layout::layout(), static_cast<float>(special))) !=
+                    static_cast<float>(special),
+                "the special value of fp4_remapped is not a value of its layout");
+};
+
 static_assert(element_format<fp4<E2M1>> && element_format<fp4<E1M2>> && element_format<fp4<E3M0>>);
+static_assert(element_format<fp4_remapped<E2M1, 5>>);
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <ufp4/concepts.hpp>
-#include <ufp4/detail/bits.hpp>
+#include <ufp4/format/minifloat.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -17,7 +17,7 @@ struct grid4 {
   float level[16];           ///< the distinct values that rounding can give, ascending
   std::uint8_t code[16];     ///< the code of each level; of the two zeros +0
   std::int16_t integer[16];  ///< value / unit by code, if exact_products
-  float unit;                ///< the power of two that all values are multiples of, if exact_products
+  float unit;                ///< the power of two that all values are multiples of, if exact_products or wide
   float qmax;                ///< largest magnitude that rounding can give
   int levels;                ///< number of levels
   int zero;                  ///< index of the level 0 in `level`
@@ -96,12 +96,12 @@ constexpr grid4 grid_of() {
                 "exact_products: the values are not small integers times a power of two; set it to false");
   return grid;
 }
-/// The constants of elements of one byte whose values are multiples of `unit`; no levels.
-UFP4_HOST_MEMBER constexpr grid4 wide_grid(wide_element, float unit) {
+/// The constants of elements of one byte whose values are multiples of `unit`, the smallest positive one; no levels.
+UFP4_HOST_MEMBER constexpr grid4 wide_grid(wide_element kind, float unit) {
   grid4 g{};
   g.unit = unit;
-  g.qmax = 127.0f * unit;
-  g.exact_products = true;
+  g.exact_products = kind == wide_element::int8;
+  g.qmax = g.exact_products ? 127.0f * unit : decode(wide_layout(kind), wide_layout(kind).max_code);
   return g;
 }
 template <wide_element_format E>

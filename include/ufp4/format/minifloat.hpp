@@ -8,6 +8,7 @@
 
 #include <compare>
 #include <concepts>
+#include <ufp4/concepts.hpp>
 #include <ufp4/detail/bits.hpp>
 
 namespace ufp4::detail::inline UFP4_TYPES {
@@ -74,6 +75,16 @@ struct minifloat {
   UFP4_MEMBER constexpr std::uint32_t sign_bit() const { return has_sign ? 1u << (exponent_bits + mantissa_bits) : 0u; }
 };
 
+/// The fields of a wide element that is a float (numerics 1); not for int8.
+UFP4_MEMBER constexpr minifloat wide_layout(wide_element kind) {
+  switch (kind) {
+    case wide_element::e5m2: return {5, 2, 15, true, 0x7B, 0x7F};
+    case wide_element::e3m2: return {3, 2, 3, true, 0x1F, 0x1F};
+    case wide_element::e2m3: return {2, 3, 1, true, 0x1F, 0x1F};
+    default: return {4, 3, 7, true, 0x7E, 0x7F};
+  }
+}
+
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_CODE {
@@ -113,6 +124,16 @@ UFP4_HD constexpr float decode(minifloat layout, std::uint32_t code) {
                           : detail::to_float((exponent + static_cast<std::uint32_t>(127 - layout.bias)) << 23 |
                                              mantissa << (23 - layout.mantissa_bits));
   return (code & layout.sign_bit()) ? -value : value;
+}
+
+/// The value of a code of a wide element that is a float; bits above its width are ignored.
+UFP4_HD constexpr float wide_float_value(wide_element kind, std::uint32_t code) {
+  const minifloat layout = wide_layout(kind);
+  const std::uint32_t magnitude = code & (layout.sign_bit() - 1);
+  if (magnitude <= layout.max_code) return decode(layout, code);
+  const bool infinite = kind == wide_element::e5m2 && magnitude == 0x7Cu;
+  const float value = infinite ? detail::to_float(detail::infinity_bits) : detail::quiet_nan;
+  return (code & layout.sign_bit()) != 0 ? -value : value;
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -1,4 +1,4 @@
-// ufp4 - std::numeric_limits of fp4<...>, int4, int8, int8q6, e4m3, ue5m3, e8m0, bf16 and fp16.
+// ufp4 - std::numeric_limits of fp4<...>, int4, int8, int8q6, fp8, fp6, e4m3, ue5m3, e8m0, bf16 and fp16.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every member follows the standard's definition. No type has arithmetic, so none is IEC 559, traps or wraps around.
@@ -11,17 +11,23 @@
 // | int4      | yes    | 3      | 0          | -8     | -8      | 7      | 0       |                |
 // | int8      | yes    | 7      | 0          | -128   | -128    | 127    | 0       |                |
 // | int8q6    | yes    | 7      | 0          | -2     | -2      | 1.984375 | 0     |                |
+// | fp8_e4m3  | yes    | 4      | 2^-9       | 2^-6   | -448    | 448    | 2^-3    | quiet NaN      |
+// | fp8_e5m2  | yes    | 3      | 2^-16      | 2^-14  | -57344  | 57344  | 2^-2    | quiet NaN, Inf |
+// | fp6_e3m2  | yes    | 3      | 2^-4       | 2^-2   | -28     | 28     | 2^-2    |                |
+// | fp6_e2m3  | yes    | 4      | 2^-3       | 1      | -7.5    | 7.5    | 2^-3    |                |
 // | e4m3      | yes    | 4      | 2^-9       | 2^-6   | -448    | 448    | 2^-3    | quiet NaN      |
 // | ue5m3     | no     | 4      | 2^-17      | 2^-14  | 0       | 114688 | 2^-3    | quiet NaN      |
 // | e8m0      | no     | 1      | = min      | 2^-127 | 2^-127  | 2^127  | 1       | quiet NaN      |
 // | bf16      | yes    | 8      | 2^-133     | 2^-126 | -max    | 2^128 - 2^120 | 2^-7 | quiet NaN, Inf |
 // | fp16      | yes    | 11     | 2^-24      | 2^-14  | -65504  | 65504  | 2^-10   | quiet NaN, Inf |
 //
-// int4's -8, the -128 of 8 bits and bf16's infinity come from bits only: conversions from float saturate below them.
+// int4's -8, the -128 of 8 bits and the infinities of fp8_e5m2 and bf16 come from bits only: conversions from float
+// saturate below them.
 #pragma once
 
 #include <limits>
 #include <ufp4/format/fp4.hpp>
+#include <ufp4/format/fp8.hpp>
 #include <ufp4/format/int4.hpp>
 #include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
@@ -83,6 +89,10 @@ struct minifloat_limits : coded_limits<T, (layout.mantissa_bits > 0), 1u << layo
 
 template <class Layout>
 struct std::numeric_limits<ufp4::fp4<Layout>> : ufp4::detail::minifloat_limits<ufp4::fp4<Layout>, Layout::layout()> {};
+template <ufp4::wide_element kind>
+struct std::numeric_limits<ufp4::wide_float<kind>>
+    : ufp4::detail::minifloat_limits<ufp4::wide_float<kind>, ufp4::wide_layout(kind),
+                                     (kind == ufp4::wide_element::e5m2 ? 0x7Cu : 0u)> {};
 template <>
 struct std::numeric_limits<ufp4::e4m3> : ufp4::detail::minifloat_limits<ufp4::e4m3, ufp4::e4m3::layout()> {};
 template <>

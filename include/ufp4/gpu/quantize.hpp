@@ -91,10 +91,10 @@ error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stre
   if constexpr (compat::preset<F>)
     return queue_blocks(task, typename F::coder{{task.job.format, {}}}, where);
   else if constexpr (has_own_coder<F, O>)
-    return queue_blocks(
-        task,
-        block_coder<typename O::rounding, typename O::rule>{task.job.format, all.host.rule, {}, all.host.rounding},
-        where);
+    return queue_blocks(task,
+                        block_coder<typename O::rounding, typename O::rule, false>{
+                            task.job.format, all.host.rule, {}, all.host.rounding},
+                        where);
   else
     return queue_quantize(task, where);
 }

@@ -9,7 +9,7 @@ namespace ufp4::inline UFP4_CODE {
 
 // Templates, so that only a program that calls them pays for the formats as data.
 
-/// "nvfp4, nv_e1m2, ...": every preset's name, for messages; those of extended_presets and the wide ones last.
+/// "nvfp4, nv_e1m2, ...": every preset's name, for messages; the 4-bit ones first.
 template <class = void>
 std::string preset_names() {
   std::string all;
@@ -17,6 +17,7 @@ std::string preset_names() {
   for_each_preset(add);
   for_each_extended_preset(add);
   for_each_wide_preset(add);
+  for_each_reference_preset(add);
   return all;
 }
 
@@ -30,6 +31,7 @@ const format_spec* find_preset(std::string_view name) {
   for_each_preset(look);
   for_each_extended_preset(look);
   for_each_wide_preset(look);
+  for_each_reference_preset(look);
   return found;
 }
 
@@ -52,6 +54,7 @@ std::string_view preset_name(const format_spec& format) {
   for_each_preset(look);
   for_each_extended_preset(look);
   for_each_wide_preset(look);
+  for_each_reference_preset(look);
   return name;
 }
 

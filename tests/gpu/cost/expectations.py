@@ -11,6 +11,9 @@ OCCUPANCY = [
     (r"^multiply_dots<dots_tile<1u, 4u, 2u, 2u>", 128, 5),
     (r"^block_mma_tiles", 352, 1),
     (r"^gemm_wgmma<", 384, 1),
+    (r"^gemv_f16<(1u, [12]u|2u, 1u),", 256, 2),
+    (r"^gemv_dots<.*, 1u, 1u>$", 256, 2),
+    (r"^multiply_block_sums<", 384, 1),
     (r"^tcgen05_tiles<", 288, 1),
     (r"^quantize_(lanes|tiles)", 256, 3),
     (r"^dequantize_rows$", 256, 5),
@@ -51,6 +54,6 @@ EXCEPTIONS = [
     ("reciprocal", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 64u>$", "80 90a", _LONG_BLOCK),
     ("reciprocal", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 16u>$", "80", _SHARED_SCALES),
     ("reciprocal", r"^gemm_wgmma<(128u, \(wgmma_fold\)[0-4]|64u, \(wgmma_fold\)[01])>$", "90a", "the place of the next tile, in the producer's loop over chunks"),
-    ("local", r"^gemm_wgmma<", "90a", "a few registers saved: the folds that round, and those of e8m0 scales for 32 rows"),
+    ("local", r"^gemm_wgmma<(128u, \(wgmma_fold\)4|64u, \(wgmma_fold\)3)>$", "90a", _FEW),
     ("generic", r"^gemm_wgmma<", "90a", "the flags of tiles to be computed again are read once a tile, outside the loop over K"),
 ]

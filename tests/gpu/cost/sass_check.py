@@ -11,7 +11,7 @@
 # | reciprocal | an inner loop, or the loop that kernels.py describes, has MUFU.RCP or I2F: a division that was not hoisted    |
 # | registers  | a thread has more registers than the occupancy in expectations.py allows                                      |
 # | serialized | ptxas reports that it serializes wgmma instructions, or that it waits for them where the source does not      |
-# | budget     | registers or instructions of a loop exceed budgets.txt, if the release of nvcc is that of the file            |
+# | budget     | registers, or instructions of a loop or a kernel, exceed budgets.txt, if it is of this release of nvcc          |
 #
 # RELEASE is the release of nvcc, as its --version prints it. write-budgets writes budgets.txt; a reader of the change judges it.
 import re
@@ -76,23 +76,23 @@ def excused(rule, name, target):
 
 
 def sizes_of(by_target):
-    """(target, name) -> (registers, instructions)."""
+    """(target, name) -> (registers, instructions of the loop, instructions of the kernel)."""
     sizes = {}
     for target, found in by_target.items():
         for k in found:
             if len(k.all) <= 16:  # a kernel that this target does not have: it traps
                 continue
-            old = sizes.get((target, k.name), (0, 0))
-            sizes[target, k.name] = max(old[0], k.registers), max(old[1], loop_size(k, target))
+            size = k.registers, loop_size(k, target), len(k.all)
+            sizes[target, k.name] = tuple(map(max, zip(size, sizes.get((target, k.name), size))))
     return sizes
 
 
 def write_budgets(release, by_target):
-    lines = ["# ufp4 - the registers and loop instructions of each kernel, written by: tests/gpu/sass_check.sh --write-budgets",
-             "# SPDX-License-Identifier: Apache-2.0", f"# nvcc {release}", "# target | kernel | registers | instructions"]
+    lines = ["# ufp4 - registers, instructions of the loop and of each whole kernel, written by: tests/gpu/sass_check.sh --write-budgets",
+             "# SPDX-License-Identifier: Apache-2.0", f"# nvcc {release}", "# target | kernel | registers | of the loop | of the kernel"]
     sizes = sizes_of(by_target)
     for target, name in sorted(sizes, key=lambda key: (list(by_target).index(key[0]), key[1])):
-        lines.append(f"{target} | {name} | {sizes[target, name][0]} | {sizes[target, name][1]}")
+        lines.append(" | ".join((target, name, *map(str, sizes[target, name]))))
     BUDGETS.write_text("\n".join(lines) + "\n")
     print(f"{BUDGETS}: {len(sizes)} kernels")
 
@@ -107,15 +107,15 @@ def check_budgets(release, by_target):
     budgets = {}
     for line in text:
         if not line.startswith("#"):
-            target, name, registers, instructions = (w.strip() for w in line.split(" | "))
-            budgets[target, name] = int(registers), int(instructions)
+            target, name, *size = (w.strip() for w in line.split(" | "))
+            budgets[target, name] = tuple(map(int, size))
     failures, sizes = [], sizes_of(by_target)
-    for key, (registers, instructions) in sizes.items():
+    for key, size in sizes.items():
         if key not in budgets:
             failures.append(f"sm_{key[0]} {key[1]}: not in budgets.txt (tests/gpu/sass_check.sh --write-budgets)")
-        elif registers > budgets[key][0] + 8 or instructions > GROWTH * budgets[key][1] + 2:
-            failures.append(f"sm_{key[0]} {key[1]}: {registers} registers and {instructions} instructions; "
-                            f"budget: {budgets[key][0]} and {budgets[key][1]}")
+        elif size[0] > budgets[key][0] + 8 or any(n > GROWTH * most + 2 for n, most in zip(size[1:], budgets[key][1:])):
+            failures.append("sm_{} {}: {} registers, {} instructions in the loop, {} in all; budget: {}, {}, {}".format(
+                *key, *size, *budgets[key]))
     for key in budgets:
         if key[0] in by_target and key not in sizes:
             failures.append(f"sm_{key[0]} {key[1]}: in budgets.txt, but not compiled (tests/gpu/sass_check.sh --write-budgets)")

@@ -186,7 +186,8 @@ inline error queue_lanes(const quantize_task& task, stream where) {
 /// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
 inline error queue_quantize(const quantize_task& task, stream where) {
   if (takes_lanes(task)) return queue_lanes(task, where);
-  return queue_blocks(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
+  return queue_blocks(
+      task, block_coder<rounding_spec, scale_rule_spec, false>{task.job.format, task.rule, {}, task.rounding}, where);
 }
 
 inline const char* quantize_kernel_name(const quantize_task& task) {

@@ -18,7 +18,15 @@ struct panel {
   std::size_t row, rows, k, depth;
 };
 
-/// decode[code] of every element of a panel; in a wide format the integer of the code times `unit`.
+/// Elements of one byte that are floats.
+inline void decode_floats(const quantized_source& q, const panel& p, float* out) {
+  for (std::size_t r = 0; r < p.rows; ++r) {
+    const std::uint8_t* codes = q.codes + q.code_index(p.row + r, p.k);
+    for (std::size_t k = 0; k < p.depth; ++k) out[r * panel_depth + k] = wide_float_value(q.format.wide, codes[k]);
+  }
+}
+
+/// decode[code] of every element of a panel; in a wide format of integers the integer of the code times `unit`.
 template <class T>
 void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T unit, T* out) {
   for (std::size_t r = 0; q.format.is_wide() && r < p.rows; ++r) {
@@ -92,6 +100,7 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 /// Element values without their block scales.
 inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
   if (!side.is_quantized) return load_plain(side.plain, p, out);
+  if (side.q.format.wide > wide_element::int8) return decode_floats(side.q, p, out);
   if (side.q.format.choice.count == 0) {
     decode_codes(side.q, p, side.q.format.grid.value, side.q.format.grid.unit, out);
     return apply_exponents(side.q, p, out);

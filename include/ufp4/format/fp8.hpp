@@ -1,0 +1,55 @@
+// ufp4 - fp8_e4m3, fp8_e5m2, fp6_e3m2, fp6_e2m3: 8-bit and 6-bit floats as values, in one byte.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | type     | code                        | bias | unit  | max   | codes without a finite value    |
+// |----------|-----------------------------|------|-------|-------|---------------------------------|
+// | fp8_e4m3 | sign, 4 exponent, 3 mantissa | 7    | 2^-9  | 448   | NaN 0x7F, 0xFF                  |
+// | fp8_e5m2 | sign, 5 exponent, 2 mantissa | 15   | 2^-16 | 57344 | Inf 0x7C, 0xFC; NaN 0x7D .. 0x7F |
+// | fp6_e3m2 | sign, 3 exponent, 2 mantissa | 3    | 2^-4  | 28    |                                 |
+// | fp6_e2m3 | sign, 2 exponent, 3 mantissa | 1    | 2^-3  | 7.5   |                                 |
+//
+// The elements of OCP Microscaling Formats v1.0, section 5.3, as references beside those of 4 bits. A code of 6 bits is
+// in the low bits of its byte; the others are ignored.
+#pragma once
+
+#include <ufp4/format/grid.hpp>
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// A float of 8 or 6 bits in one byte.
+///
+/// | from float | nearest, ties to the even code; beyond +-max() and for Inf: +-max()            |
+/// | NaN        | +max(): no conversion gives a code without a finite value; they come from bits |
+/// | zero       | keeps its sign; a negative value that rounds to zero becomes -0                |
+/// | comparison | of values: -0 == +0, a NaN is unordered                                        |
+template <wide_element kind>
+class wide_float
+    : public detail::ordered<wide_float<kind>, std::uint8_t,
+                             static_cast<std::uint8_t>(wide_layout(kind).sign_bit() * 2 - 1), std::partial_ordering> {
+  using base = detail::ordered<wide_float, std::uint8_t,
+                               static_cast<std::uint8_t>(wide_layout(kind).sign_bit() * 2 - 1), std::partial_ordering>;
+  using base::bits_;
+
+ public:
+  static constexpr wide_element wide = kind;  ///< codes of one byte: sign, exponent, mantissa
+  static constexpr bool exact_products = false;
+  UFP4_MEMBER static constexpr minifloat layout() { return wide_layout(kind); }  ///< its fields
+
+  wide_float() = default;
+  /// The nearest value.
+  UFP4_MEMBER constexpr explicit wide_float(float x) {
+    bits_ = static_cast<std::uint8_t>(encode(layout(), detail::is_nan(x) ? (max)() : x));
+  }
+  UFP4_MEMBER constexpr explicit operator float() const { return wide_float_value(kind, bits_); }
+  UFP4_MEMBER static constexpr float unit() { return decode(layout(), 1); }  ///< the smallest positive value
+  UFP4_MEMBER static constexpr float(max)() { return decode(layout(), layout().max_code); }
+};
+
+using fp8_e4m3 = wide_float<wide_element::e4m3>;  ///< E4M3FN: the element of mxfp8_e4m3
+using fp8_e5m2 = wide_float<wide_element::e5m2>;  ///< E5M2: the element of mxfp8_e5m2
+using fp6_e3m2 = wide_float<wide_element::e3m2>;  ///< E3M2: the element of mxfp6_e3m2
+using fp6_e2m3 = wide_float<wide_element::e2m3>;  ///< E2M3: the element of mxfp6_e2m3
+
+static_assert(wide_element_format<fp8_e4m3> && wide_element_format<fp6_e2m3> && !element_format<fp8_e4m3>);
+
+}  // namespace ufp4::inline UFP4_TYPES
