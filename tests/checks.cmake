@@ -48,7 +48,7 @@ endif()
 set(ufp4_ways package)
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
   set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
-      fetch_found fetch_missing pkgconfig components kernels c one_header meson bazel xmake spack)
+      fetch_found fetch_missing pkgconfig components kernels c one_header meson bazel xmake spack cpm)
 endif()
 if(UFP4_TEST_LEVEL STREQUAL nightly)
   list(APPEND ufp4_ways bazel_program)
@@ -88,7 +88,7 @@ if(NOT UFP4_TEST_LEVEL STREQUAL default)
   list(APPEND ufp4_python_checks cuda)
 endif()
 if(UFP4_TEST_LEVEL STREQUAL nightly)
-  list(APPEND ufp4_python_checks from_sdist sanitize torch) # PyTorch: 5 GB
+  list(APPEND ufp4_python_checks readme from_sdist sanitize torch) # PyTorch: 5 GB
 endif()
 ufp4_bash_check(python_wheel 900 tests/python/run.sh wheel)
 set_tests_properties(python_wheel PROPERTIES FIXTURES_SETUP python_wheel RESOURCE_LOCK python COST 100)

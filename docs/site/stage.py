@@ -13,7 +13,7 @@ from pathlib import Path
 import markdown_text as markdown
 
 LANGUAGES = {".hpp": "cpp", ".cpp": "cpp", ".inl": "cpp", ".cu": "cpp", ".py": "python", ".sh": "bash", ".md": "markdown",
-             ".cmake": "cmake", ".txt": "cmake", ".yml": "yaml"}
+             ".cmake": "cmake", ".txt": "cmake", ".yml": "yaml", ".cff": "yaml"}
 
 
 class Stage:

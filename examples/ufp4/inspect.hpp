@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "../common/output.hpp"
 #include "../common/terminal.hpp"
 #include "inspect_report.hpp"
+#include "model_files.hpp"
 #include "output_path.hpp"
 #include "random_transform.hpp"
 
@@ -26,7 +29,8 @@ inline constexpr const char* inspect_help =
 
 usage: ufp4 inspect FILE [OPTION]...
 
-  FILE                .safetensors, .npy or .gguf, recognized by its first bytes
+  FILE                .safetensors, .npy or .gguf, recognized by its first bytes; or the folder of a model,
+                      whose .safetensors files (those of its index, or all) are shown one after the other
 
 what to look at
   --tensor PATTERN      the tensors with such a name (* is any text, ? any character); may be
@@ -140,65 +144,102 @@ inline std::string names_of_entries(const std::vector<file_entry>& entries) {
   return entries.size() <= shown ? text : text + " and " + std::to_string(entries.size() - shown) + " more";
 }
 
-/// The selected entries; file_error if a pattern matches none.
-inline std::vector<file_entry> chosen_entries(tensor_input& input, const inspect_options& o) {
+/// The selected entries; file_error if a pattern matches none of a file that is shown alone.
+inline std::vector<file_entry> chosen_entries(tensor_input& input, const inspect_options& o, bool alone) {
   std::vector<file_entry> entries = entries_of(input, !o.patterns.empty(), o.axes);
   for (const std::string& pattern : o.patterns)
-    if (std::none_of(entries.begin(), entries.end(), [&](const auto& e) { return matches(pattern, e.name); }))
+    if (alone && std::none_of(entries.begin(), entries.end(), [&](const auto& e) { return matches(pattern, e.name); }))
       input.file().fail("has no tensor whose name is " + printable(pattern) + "; it has " + names_of_entries(entries));
   if (!o.patterns.empty())
     std::erase_if(entries, [&](const file_entry& e) { return !matches_any(o.patterns, e.name); });
   return entries;
 }
 
-inline void print_file_head(std::ostream& out, const inspect_options& o, std::string_view kind,
-                            const std::vector<file_entry>& entries) {
+inline void print_file_head(std::ostream& out, const inspected_file& file, const std::vector<file_entry>& entries) {
   std::uint64_t bytes = 0;
   for (const file_entry& e : entries) bytes += e.bytes;
-  out << printable(o.path) << ": " << kind << ", " << compare::grouped(entries.size())
+  out << printable(file.path) << ": " << file.kind << ", " << compare::grouped(entries.size())
       << (entries.size() == 1 ? " tensor, " : " tensors, ") << compare::byte_size(static_cast<double>(bytes)) << "\n";
+}
+
+/// The files of a folder, or the one file. file_error for a folder that is no model, or has no tensor of a pattern.
+inline std::vector<std::string> inspected_paths(const inspect_options& o) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(o.path, error)) return {o.path};
+  const model_files model = read_model(o.path);
+  std::vector<std::string> paths;
+  std::vector<bool> found(o.patterns.size());
+  for (const std::string& shard : model.shards) {
+    tensor_input input(paths.emplace_back(model.path(shard)));
+    const std::vector<file_entry> entries = entries_of(input, true, {});
+    for (std::size_t i = 0; i < found.size(); ++i)
+      found[i] = found[i] || std::any_of(entries.begin(), entries.end(),
+                                         [&](const auto& e) { return matches(o.patterns[i], e.name); });
+  }
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (!found[i]) ufp4::interop::fail_file(o.path, "has no tensor whose name is " + printable(o.patterns[i]));
+  return paths;
+}
+
+/// Measures one file. Prints its report except for the last table, unless `out` is null; a single tensor in detail if
+/// the file is shown alone.
+inline inspected_file inspect_file(const std::string& path, const inspect_options& o, bool alone, std::ostream* out) {
+  tensor_input input(path);
+  const std::vector<file_entry> entries = chosen_entries(input, o, alone);
+  const auto to_measure = static_cast<std::size_t>(
+      std::count_if(entries.begin(), entries.end(), [&](const auto& e) { return !o.list && e.not_measured.empty(); }));
+  if (o.json) common::check_writable(*o.json);
+  const std::vector<double> sizes = sizes_of(o.plan.formats);
+  const bool detailed = o.detail || (alone && to_measure == 1);
+  inspected_file file{path, std::string(kind_of(input)), {}};
+  if (out != nullptr) print_file_head(*out, file, entries);
+  if (out != nullptr && to_measure > 0 && !detailed) print_line_head(*out << "\n", sizes);
+
+  const common::progress_line line;
+  std::size_t at = 0;
+  for (const file_entry& e : entries) {
+    inspected& t = file.tensors.emplace_back(inspected{e, {}});
+    if (!o.list && e.not_measured.empty()) {
+      ++at;
+      t.measured = measure_matrix(input.file(), e, o.plan, [&](double part) {
+        line.step(at, to_measure, compare::fixed(100 * part, 0) + " %  " + printable(e.name));
+      });
+    }
+    if (out == nullptr) continue;
+    line.clear();
+    if (detailed && t.measured)
+      print_detail(*out << "\n", t, sizes);
+    else
+      print_line(*out, t, sizes, o.list);
+    out->flush();
+  }
+  line.clear();
+  return file;
 }
 
 }  // namespace detail
 
 inline int inspect(common::arguments& rest, std::ostream& out, std::ostream&) {
   const inspect_options o = detail::parse_inspect(rest);
-  tensor_input input(o.path);
-  const std::vector<file_entry> entries = detail::chosen_entries(input, o);
-  const auto to_measure = static_cast<std::size_t>(
-      std::count_if(entries.begin(), entries.end(), [&](const auto& e) { return !o.list && e.not_measured.empty(); }));
-  if (o.json) common::check_writable(*o.json);
-  const std::vector<double> sizes = detail::sizes_of(o.plan.formats);
-  const bool prints_text = o.json != "-", detailed = o.detail || to_measure == 1;
-  if (prints_text) {
-    detail::print_file_head(out, o, kind_of(input), entries);
-    if (to_measure > 0 && !detailed) print_line_head(out << "\n", sizes);
+  const std::vector<std::string> paths = detail::inspected_paths(o);
+  const bool prints_text = o.json != "-", alone = paths.front() == o.path;
+  std::vector<inspected_file> files;
+  for (const std::string& path : paths) {
+    if (prints_text && !files.empty()) out << "\n";
+    files.push_back(detail::inspect_file(path, o, alone, prints_text ? &out : nullptr));
   }
-
-  const common::progress_line line;
-  std::vector<inspected> all;
-  std::size_t at = 0;
-  for (const file_entry& e : entries) {
-    inspected& t = all.emplace_back(inspected{e, {}});
-    if (!o.list && e.not_measured.empty()) {
-      ++at;
-      t.measured = measure_matrix(input.file(), e, o.plan, [&](double part) {
-        line.step(at, to_measure, compare::fixed(100 * part, 0) + " %  " + detail::printable(e.name));
-      });
-    }
-    if (!prints_text) continue;
-    line.clear();
-    if (detailed && t.measured)
-      print_detail(out << "\n", t, sizes);
-    else
-      print_line(out, t, sizes, o.list);
-    out.flush();
-  }
-  line.clear();
-  if (prints_text && to_measure > 1) print_tally(out, all, sizes);
+  std::vector<const inspected*> measured;
+  for (const inspected_file& file : files)
+    for (const inspected& t : file.tensors)
+      if (t.measured) measured.push_back(&t);
+  if (prints_text && measured.size() > 1) print_tally(out, measured, detail::sizes_of(o.plan.formats));
   if (o.json)
-    common::write_to(*o.json, out,
-                     [&](std::ostream& to) { write_inspection_json(to, o.path, kind_of(input), o.plan, all); });
+    common::write_to(*o.json, out, [&](std::ostream& to) {
+      if (alone)
+        write_inspection_json(to, files.front(), o.plan);
+      else
+        write_inspection_json(to, o.path, files, o.plan);
+    });
   return 0;
 }
 

@@ -28,6 +28,12 @@ struct inspected {
   std::optional<measured_matrix> measured;
 };
 
+/// A file and all of its tensors that were chosen.
+struct inspected_file {
+  std::string path, kind;
+  std::vector<inspected> tensors;
+};
+
 namespace detail {
 
 using common::left, common::right, compare::fixed, compare::significant, ufp4::interop::printable;
@@ -131,14 +137,15 @@ inline const format_outcome* counted(const inspected& t, double bits) {
 }  // namespace detail
 
 /// How often each format is the best of its size.
-inline void print_tally(std::ostream& out, const std::vector<inspected>& all, const std::vector<double>& sizes) {
-  if (std::none_of(all.begin(), all.end(), [](const auto& t) { return t.measured && why_copied(t.entry).empty(); }))
+inline void print_tally(std::ostream& out, const std::vector<const inspected*>& measured,
+                        const std::vector<double>& sizes) {
+  if (std::none_of(measured.begin(), measured.end(), [](const auto* t) { return why_copied(t->entry).empty(); }))
     return;
   out << "\nHighest SQNR of its size, by number of tensors (+H: after the transform)\n";
   for (const double bits : sizes) {
     std::vector<std::pair<std::string, std::size_t>> times;
-    for (const inspected& t : all) {
-      const format_outcome* const best = detail::counted(t, bits);
+    for (const inspected* const t : measured) {
+      const format_outcome* const best = detail::counted(*t, bits);
       if (best == nullptr) continue;
       const std::string name = detail::label(*best, "+H");
       const auto at = std::find_if(times.begin(), times.end(), [&](const auto& p) { return p.first == name; });
@@ -260,14 +267,15 @@ inline void write_measured(std::ostream& out, const measured_matrix& m, const st
 
 }  // namespace detail
 
-inline void write_inspection_json(std::ostream& out, const std::string& path, std::string_view kind,
-                                  const measure_plan& plan, const std::vector<inspected>& all) {
+/// The report of one file as a JSON object, without the end of its last line.
+inline void write_inspection(std::ostream& out, const inspected_file& file, const measure_plan& plan) {
   const std::vector<double> sizes = detail::sizes_of(plan.formats);
-  out << "{\"input\": " << detail::name_json(path) << ", \"kind\": \"" << kind << "\", \"seed\": " << plan.seed
+  out << "{\"input\": " << detail::name_json(file.path) << ", \"kind\": \"" << file.kind
+      << "\", \"seed\": " << plan.seed
       << ", \"search\": " << (plan.scales.search.empty() ? "null" : "\"" + plan.scales.search + "\"")
       << ",\n \"tensors\": [";
   const char* separator = "\n";
-  for (const inspected& t : all) {
+  for (const inspected& t : file.tensors) {
     const file_entry& e = t.entry;
     std::string shape;
     for (const std::uint64_t extent : e.shape) shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
@@ -284,7 +292,20 @@ inline void write_inspection_json(std::ostream& out, const std::string& path, st
     if (t.measured) detail::write_measured(out, *t.measured, sizes);
     out << "}";
   }
-  out << "\n ]}\n";
+  out << "\n ]}";
+}
+
+inline void write_inspection_json(std::ostream& out, const inspected_file& file, const measure_plan& plan) {
+  write_inspection(out, file, plan);
+  out << "\n";
+}
+/// The reports of the files of a model.
+inline void write_inspection_json(std::ostream& out, const std::string& folder,
+                                  const std::vector<inspected_file>& files, const measure_plan& plan) {
+  out << "{\"input\": " << detail::name_json(folder) << ", \"kind\": \"model\", \"files\": [";
+  const char* separator = "\n";
+  for (const inspected_file& file : files) write_inspection(out << std::exchange(separator, ",\n"), file, plan);
+  out << "\n]}\n";
 }
 
 }  // namespace tool

@@ -37,8 +37,7 @@ case ${1:-} in
     eval "${compile/#gcc/$strict}" | diff <(echo "$expected") -
     # The header is C++ too, and exports what it declares and nothing else.
     echo '#include <ufp4/ufp4.h>' | "${CXX:-g++}" -std=c++11 -Wall -Wextra -Wpedantic -Werror -I include -fsyntax-only -x c++ -
-    diff <(sed -n 's/^UFP4_C_API.*[ *]\(ufp4_[a-z0-9_]*\)(.*/\1/p' include/ufp4/ufp4.h | sort) \
-      <(nm -D --defined-only libufp4.so | sed -n 's/^[^ ]* [^A] //p' | sed 's/@.*//' | sort)
+    bash "$source_dir/tests/c/exports.sh" libufp4.so
     ;;
   python)
     build_library

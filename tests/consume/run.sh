@@ -179,6 +179,14 @@ way_c() {
     flags=$(PKG_CONFIG_PATH="$moved/lib/pkgconfig" pkg-config --cflags --libs --static ufp4-c) &&
       eval "gcc -std=c99 '$source_dir/examples/c/first.c' $flags '-Wl,-rpath,$moved/lib' -o '$out/c_pkgconfig'" && "$out/c_pkgconfig" || return 1
   done
+  bash "$source_dir/tests/c/exports.sh" "$out/c moved ON/lib/libufp4.so" && bare_c
+}
+# The files of the shared library have the version of the binary interface, as the page states; a program needs that name.
+bare_c() {
+  local abi name
+  abi=$(sed -n 's/^#define UFP4_ABI_VERSION //p' "$source_dir/include/ufp4/ufp4.h")
+  name=$(readelf -d "$out/c moved ON/lib/libufp4.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+  [ "$name" = "libufp4.so.$abi" ] || { echo "libufp4.so has the name $name, and UFP4_ABI_VERSION is $abi"; return 1; }
 }
 
 # The library in one header, as the README's command writes it: it builds the README's program and the tour.
@@ -191,11 +199,48 @@ way_one_header() {
     sed 's|#include <ufp4/ufp4.hpp>|#include "ufp4_all.hpp"|' "$source_dir/examples/$program.cpp" >"$program.cpp"
   done
   rm cmake include # nothing but the one header
+  cmake --build "$out/build" --target one_header && cmp ufp4_all.hpp "$out/build/ufp4_all.hpp" || return 1
   for compiler in g++ clang++-19; do
     have_programs "$compiler" || { echo "no $compiler: left out"; continue; }
     "$compiler" -std=c++20 -Wall -Wextra -Werror readme.cpp -o readme -pthread && readme_prints ./readme &&
       "$compiler" -std=c++20 api_tour.cpp -o api_tour -pthread && ./api_tour >/dev/null || return 1
   done
+}
+
+# CPM's function, as far as the page's lines need it: FetchContent with these arguments. CPM itself is in no registry of packages.
+way_cpm() {
+  need git
+  make_repository cpm && readme_files cpm || return 1
+  {
+    echo 'cmake_minimum_required(VERSION 3.24)
+project(app LANGUAGES CXX)
+include(FetchContent)
+function(CPMAddPackage)
+  cmake_parse_arguments(PARSE_ARGV 0 cpm "" "NAME;VERSION;GIT_REPOSITORY;GIT_TAG" "")
+  if(cpm_UNPARSED_ARGUMENTS OR NOT cpm_NAME OR NOT cpm_GIT_TAG)
+    message(FATAL_ERROR "CPMAddPackage(${ARGV}) is not NAME, VERSION, GIT_REPOSITORY, GIT_TAG")
+  endif()
+  FetchContent_Declare(${cpm_NAME} GIT_REPOSITORY ${cpm_GIT_REPOSITORY} GIT_TAG ${cpm_GIT_TAG})
+  FetchContent_MakeAvailable(${cpm_NAME})
+  file(WRITE ${CMAKE_BINARY_DIR}/cpm_version ${cpm_VERSION})
+endfunction()
+add_executable(app main.cpp)'
+    # shellcheck disable=SC2016 # the backquotes are the page's
+    sed -n '/^## CPM$/,/^## /p' "$source_dir/docs/build_systems.md" | sed -n '/^```cmake$/,/^```$/{/^```/d;p}' |
+      sed "s|GIT_REPOSITORY URL|GIT_REPOSITORY file://$out/repository_cpm|"
+  } >"$out/cpm/CMakeLists.txt"
+  readme_build cpm || return 1
+  [ "$(cat "$out/cpm/build/cpm_version")" = "$(version_of_headers)" ] || { echo "the page's CPM lines have another version"; return 1; }
+}
+
+# The port as vcpkg's registry holds it: for an archive at any address, which is built, and for one of GitHub's.
+registry_port() {
+  local work=$out/vcpkg_registry
+  remove_tree "$work" && mkdir -p "$work/sources/ufp4-0" && cp -r "$source_dir"/{CMakeLists.txt,LICENSE,cmake,include} "$work/sources/ufp4-0" &&
+    tar -C "$work/sources" -czf "$work/ufp4.tar.gz" ufp4-0 || return 1
+  python3 "$source_dir/tests/consume/vcpkg_registry.py" "$source_dir" "$work/ufp4.tar.gz" "$work" "$(version_of_headers)" &&
+    cmake -D UFP4="$source_dir" -D PORTS="$work/registry/ports" -D WORK="$work/port" -D COMPILER=g++ -D ARCHIVE="$work/ufp4.tar.gz" \
+      -P "$source_dir/tests/consume/vcpkg.cmake"
 }
 
 # From the overlay that the README names; vcpkg checks the installed files with pkg-config.
@@ -212,7 +257,7 @@ way_vcpkg() {
   readme_files 'readme vcpkg'
   readme_build 'readme vcpkg' -D CMAKE_PREFIX_PATH="$out/vcpkg_port/installed" && stray_port "$ports" || return 1
   cmake -D UFP4="$source_dir" -D PORTS="$ports" -D WORK="$out/vcpkg_kernels" -D COMPILER=g++ -D FEATURES=kernels \
-    -P "$source_dir/tests/consume/vcpkg.cmake"
+    -P "$source_dir/tests/consume/vcpkg.cmake" && registry_port
 }
 # A copy of the port outside the source tree must fail with that message. Its folder has the same depth as the port's.
 stray_port() {

@@ -416,7 +416,7 @@ TEST_CASE("invalid command lines are usage errors, bad files are file errors", "
   CHECK(fails({good, "--tensor", "absent"}) == "file: " + good + ": has no tensor whose name is absent; it has good");
   CHECK(fails({"/nowhere/file.npy"}).starts_with("file: /nowhere/file.npy: cannot be opened"));
   CHECK(fails({support::file_with("garbage that is no tensor file")}).starts_with("file: "));
-  CHECK(fails({"/"}) == "file: /: is a directory, not a file");
+  CHECK(fails({"/"}) == "file: /: has no .safetensors files");
 }
 
 TEST_CASE("the name all selects all formats wherever it is in the list", "[inspect]") {

@@ -11,6 +11,7 @@
 #include <ufp4/ufp4.hpp>
 #include <vector>
 
+#include "../../examples/ufp4/inspect.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
 #include "support/seed.hpp"
@@ -368,4 +369,36 @@ TEST_CASE("the time that is left is that of the rate until now", "[tool]") {
   CHECK(clock.part(25) == 0.25);
   clock.finished(100);
   CHECK(clock.part() == 1);
+}
+
+TEST_CASE("inspect of a folder has the report of each file and one last table, and patterns match in any file",
+          "[tool]") {
+  const std::string in = a_model();
+  const auto inspected = [](std::vector<std::string> words) { return support::run(tool::inspect, std::move(words)); };
+  const auto shown = inspected({in, "-f", "nvfp4"});
+  const std::string first = in + "/" + first_shard, second = in + "/" + second_shard;
+  CHECK(contains(shown.out, first + ": safetensors, 2 tensors"));
+  CHECK(contains(shown.out, second + ": safetensors, 3 tensors"));
+  CHECK(shown.out.find("Highest SQNR of its size") == shown.out.rfind("Highest SQNR of its size"));
+  CHECK(contains(shown.out, "4.5 bits   nvfp4 3"));
+  for (const std::string& path : {first, second}) {  // the lines of a tensor are those of its file alone
+    const std::string alone = inspected({path, "-f", "nvfp4", "--list"}).out, all = inspected({in, "--list"}).out;
+    CHECK(contains(all, alone));
+  }
+  const std::string one = inspected({in, "--tensor", "lm_head.weight", "--list"}).out;
+  CHECK((contains(one, "lm_head.weight") && !contains(one, "layers.0.up.weight  ")));
+  CHECK(contains(inspected({in, "--tensor", "none*"}).rejected, "model: has no tensor whose name is none*"));
+  const std::string json = inspected({in, "-f", "nvfp4", "--json"}).out;
+  CHECK(json.starts_with("{\"input\": " + interop::json_text(in) + ", \"kind\": \"model\", \"files\": ["));
+  const auto members = tool::json_members(json);
+  REQUIRE((members && members->size() == 3));
+  interop::json_cursor files(members->back().value);
+  std::vector<std::string> names;
+  REQUIRE(files.array([&] {
+    return files.object([&](const std::string& key) {
+      return key == "input" ? files.string(names.emplace_back()) : files.skip_value();
+    });
+  }));
+  CHECK(names == std::vector<std::string>{first, second});
+  CHECK(contains(inspected({folder("empty")}).rejected, "has no .safetensors files"));
 }

@@ -87,8 +87,8 @@ struct c_quantized : ufp4_quantized {
   /// Canonical in formats of one byte, which are not prepacked.
   c_quantized(const ufp4_format& f, std::size_t r, std::size_t k, const ufp4_transform& t, bool prepacked)
       : ufp4_quantized{} {
-    require((prepacked && f.element != UFP4_ELEMENT_INT8 ? ufp4_prepacked_init : ufp4_quantized_init)(&f, r, k, &t,
-                                                                                                      this) == UFP4_OK,
+    require((prepacked && f.element == UFP4_ELEMENT_4_BITS ? ufp4_prepacked_init : ufp4_quantized_init)(
+                &f, r, k, &t, this) == UFP4_OK,
             ufp4_error_message());
     code_memory = memory(codes_size), scale_memory = memory(scales_size);
     codes = code_memory.bytes.data();
@@ -120,7 +120,7 @@ struct c_quantized : ufp4_quantized {
 };
 
 ufp4_format preset(fuzz::input& in) {
-  constexpr const char* wide[] = {"int8_f32", "mxint8"};  // known by name only
+  constexpr const char* wide[] = {"int8_f32", "mxint8", "mxfp8_e5m2", "mxfp6_e2m3"};  // known by name only
   const std::size_t count = ufp4_preset_count(), i = in.below(count + std::size(wide));
   ufp4_format format;
   require(ufp4_preset(i < count ? ufp4_preset_name(i) : wide[i - count], &format) == UFP4_OK, "a preset is unknown");

@@ -3,53 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the library writes is read by the packages and decoded here with ml_dtypes' types; what they write, the library
 reads. Values are compared bit for bit. --driver names any program in the folder where interop_driver was built."""
-import argparse
 import os
-import subprocess
-import sys
-import tempfile
 
-try:
-  import gguf
-  import ml_dtypes
-  import numpy as np
-  import safetensors
-  import safetensors.numpy
-except ImportError as error:
-  print(f"SKIPPED: {error}, so no files were compared", flush=True)
-  raise SystemExit(77)
+import file_checks
+from file_checks import equal, one_zero, scaled, values_of
+
+gguf, ml_dtypes, np, safetensors, _ = file_checks.packages("gguf", "ml_dtypes", "numpy", "safetensors",
+                                                           "safetensors.numpy")
 
 ELEMENTS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "U8": np.uint8,
             "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E8M0": ml_dtypes.float8_e8m0fnu}
-failures = 0
-
-
-def equal(what, got, want):
-  """Shapes aside, the same float32 bits."""
-  global failures
-  got, want = (np.asarray(x).astype(np.float32).reshape(-1) for x in (got, want))
-  assert want.size > 0
-  wrong = got.size != want.size or (got.view(np.uint32) != want.view(np.uint32)).any()
-  failures += wrong
-  where = "" if not wrong else f": {got[:8]} ... and should be {want[:8]} ..."
-  print(f"{'FAILED' if wrong else 'ok    '}  {what}: {want.size} numbers{where}")
-
-
-def values_of(codes):
-  """Float32 values of packed E2M1 codes, the even column low."""
-  codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(codes.shape[0], -1)
-  return codes.astype(np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32)
-
-
-def scaled(values, scales, tensor_scale=np.float32(1)):
-  block = values.shape[1] // scales.shape[1]
-  return values * np.repeat(scales.astype(np.float32) * tensor_scale, block, axis=1)
-
-
-def one_zero(x):
-  """ggml's table has 0 for code 8, where others have -0."""
-  return x + np.float32(0)
-
 
 def raw_safetensors(path):
   """name -> array, also of the types that safetensors.numpy has no names for."""
@@ -138,16 +101,9 @@ def read_tools(folder):
   equal("gguf reads its tensor scale", tensors["f32.scale"].data, 1 / q["f32_global_scale"])
 
 
-def read_theirs(driver, folder):
+def read_theirs(files):
   random = np.random.default_rng(20260620)
-
-  def path(name):
-    return os.path.join(folder, name)
-
-  def ask(kind, name, tensor="-"):
-    done = subprocess.run([driver, "read", kind, path(name), tensor], stdout=subprocess.PIPE, check=True)
-    return np.frombuffer(done.stdout, np.float32)
-
+  path, ask = files.path, files.ask
   x = random.standard_normal((7, 192)).astype(np.float32)
   for dtype in (np.float32, np.float16, ml_dtypes.bfloat16):
     for order in "CF":
@@ -212,19 +168,12 @@ def read_theirs(driver, folder):
         one_zero(two))
 
 
-def main():
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument("--driver", required=True, help="interop_driver, or a program built beside it")
-  driver = os.path.join(os.path.dirname(os.path.abspath(parser.parse_args().driver)), "interop_driver")
-  if not os.access(driver, os.X_OK):
-    parser.error(f"{driver} is no program")
-  with tempfile.TemporaryDirectory() as folder:
-    subprocess.run([driver, "write", folder], check=True)
-    read_ours(folder)
-    read_tools(folder)
-    read_theirs(driver, folder)
-  sys.exit(1 if failures else 0)
+def check(files):
+  files.write()
+  read_ours(files.folder)
+  read_tools(files.folder)
+  read_theirs(files)
 
 
 if __name__ == "__main__":
-  main()
+  file_checks.main(__doc__, check)

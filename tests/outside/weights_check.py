@@ -4,16 +4,13 @@
 """PyPI's safetensors and gguf write the files, and numpy and ml_dtypes decode them here by the formats' definitions;
 what the library reads has the same bits. AWQ and GPTQ are packed here as their projects define it; packers_check.py
 compares with these projects' own code. --driver names any program in the folder where interop_driver was built."""
-import argparse
 import json
 import os
-import subprocess
-import sys
-import tempfile
 
-import interop_check as common
-from interop_check import equal, gguf, ml_dtypes, np, one_zero, safetensors, scaled, values_of
+import file_checks
+from file_checks import equal, one_zero, scaled, values_of
 
+gguf, ml_dtypes, np, safetensors = file_checks.packages("gguf", "ml_dtypes", "numpy", "safetensors")
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # output 8 j + AWQ_ORDER[i] is in bits 4 i .. 4 i + 3 of number j
 
 
@@ -173,29 +170,15 @@ def read_blocks(ask, path, random):
   equal("ufp4 reads NVFP4 experts of GGUF", one_zero(got), one_zero(want))
 
 
-def main():
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument("--driver", required=True, help="interop_driver, or a program built beside it")
-  driver = os.path.join(os.path.dirname(os.path.abspath(parser.parse_args().driver)), "interop_driver")
-  if not os.access(driver, os.X_OK):
-    parser.error(f"{driver} is no program")
+def check(files):
   random = np.random.default_rng(20260621)
-  with tempfile.TemporaryDirectory() as folder:
-    def path(name):
-      return os.path.join(folder, name)
-
-    def ask(kind, name, tensor):
-      done = subprocess.run([driver, "read", kind, path(name), tensor], stdout=subprocess.PIPE, check=True)
-      return np.frombuffer(done.stdout, np.float32)
-
-    subprocess.run([driver, "write", folder], check=True)
-    read_written(folder)
-    read_models(folder)
-    read_stacks(ask, path, random)
-    read_integers(ask, path, random)
-    read_blocks(ask, path, random)
-  sys.exit(1 if common.failures else 0)
+  files.write()
+  read_written(files.folder)
+  read_models(files.folder)
+  read_stacks(files.ask, files.path, random)
+  read_integers(files.ask, files.path, random)
+  read_blocks(files.ask, files.path, random)
 
 
 if __name__ == "__main__":
-  main()
+  file_checks.main(__doc__, check)

@@ -1,8 +1,10 @@
 # ufp4 - arrays in and out: types, strides, DLPack, no copies, and errors before anything is written.
 # SPDX-License-Identifier: Apache-2.0
+import base64
 import copy
 import ctypes
 import pickle
+import zlib
 
 import hypothesis
 import hypothesis.extra.numpy as hnp
@@ -167,6 +169,44 @@ def test_a_format_of_the_programs_own_works_in_every_operation(tmp_path):
     assert np.allclose(ufp4.matmul(q, q), q.dequantize() @ q.dequantize().T, rtol=1e-5, atol=1e-4)
 
 
+# Pickles (compressed) of quantized matrices, written by the version 0.1.0: versioning.md promises that later versions read them.
+OLD_PICKLES = {
+    "nvfp4": """
+eNprYJmqyMQABj1cpWkFJnrxyflFqVN6+ANLE/NKMqtSU3wTS4oyK6ZMnqLZOEUjg6GHzS2/KDexBCoQO0XDnQEK3O0fwBgfYIwfUIYDTI0DB4whAGNIQBkN
+MDX7Yebsh5mzH2bOAZiaAzBzDsDMOQA1J7WHJdUk13iKN6O3QNuUDm+GkilJ3gru9snnbUHSQC9whhQl5hWnAf0B8YW3ANAbXv+BwJsRSsEZqHwsvNTO9ilJ
+PWJ5pbkFlZDQ08stzSnJTCwqSqyc0sMTX5SanJ9XXFJUmgwKtB5WsMopPex5KRAlk6d4M7ROcWZMmtI+JWiKBtB0ZpDDM4R7WFNKKgtSQZqYSg2ndHZA5Jl7
+GGum+Pn5ITkI5MVOZ4Pjltdkwzd6l4psf3xSxqz4YLzJ7NrA1Nl//uXkpcv6HbkYoR/25cC6Wzwn3+z+e3zv7popQG0ZQhmiIPszxBG2MwFtl+90Zqupq6mu
+BasCIj0AftbG0A==
+""",
+    "int8_f32": """
+eNprYJnqw8QABj1cpWkFJnrxyflFqVN6+ANLE/NKMqtSU3wTS4oyK6ZMnqLZOEUjg6GHzS2/KDexBCoQO0XDnQEK3O0/QBkOMBEHDhhDAMYQgTEkYAwZGEMB
+xlCCMVRgDDUYQwPG0IIxdGAMPQgjtYc5zdhoijejt0DblE5vxpIpSd4KcLcBfcAZUpSYV5wG9AbEE96MsVM626ck9YjlleYWVEKCQC+3NKckM7GoKLFySg9P
+fFFqcn5ecUlRaTLI5z2sYJVTetjzUiBKJk/xZmid4syYNKV9StAUDaDlzN4KbVMyhHtYU0oqC1JBmphKDad0dkDkmXsYa6b4+fl5/QcCMOHNAHRop3NCo/HZ
+esktaQyzfJ7ThDkFaE2GUIYoyL0Z4gjXMgFdK9PDlGaC7EYbrG6UaHVStMWGQWYDkR4AMDvAxg==
+""",
+    "mxfp4": """
+eNprYJn6hJEBDHq4StMKTPTik/OLUqf08AeWJuaVZFalpvgmlhRlVkyZPEWzcYpGBkMPm1t+UW5iCVQgdoqGOwMUuNs/gDE+wBg/oAwHmBoHDhhDAMaQgDIa
+YGr2w8zZDzNnP8ycAzA1B2DmHICZcwBqTmoPS6pFrsEUb0ZvhbYpnd4MJVOSvBXgbgJ6gTOkKDGvOA3oD4gvvBljp3S2T0nqEcsrzS2ohISBXm5pTklmYlFR
+YuWUHp74otTk/LzikqLSZJDXe1jBKqf0sOelQJRMnuLN0DrFmTFpSvuUoCkaQMuZvQXapmQI97CmlFQWpII0MZUaTunsgMgz9zDWTPHz8/P6DwRgAuzQTmcD
+v5xLbHGvjqjlPlhKFHMKUFuGUIYoyP4McYTtjEDb5Tudmevr60FKgEgPAA/jnrY=
+""",
+    "own": """
+eNprYJn6k5EBDHq4StMKTPTik/OLUqf08AeWJuaVZFalpvgmlhRlVkyZPEWzcYpGBkMPm1t+UW5iCVQgdoqG+wGIAQzu+//AGD9gjC8wxgcY4wWM8QDGuABl
+MMDMsYeJ2MPU2MN02cPMsYeZbA+zyx5qe2oPS1KaodkUb0ZvjrYpnd4MJVOSvBXgOoFe4AwpSswrTgP6A+ILb8bYKZ3tU5J6xPJKcwsqIWGgl1uaU5KZWFSU
+WDmlhye+KDU5P6+4pKg0GeT1Hlawyik97HkpECWTp3gztE5xZkya0j4laIoG0HJmb4G2KRnCPawpJZUFqSBNTKWGUzo7IPLMPYw1U/z8/Lz+AwGYADu009lg
+w1ervkts0esfa+QSxZwC1JYhlCEKsj9DHGE70PMZ8p3OEgoO2CFIHxDpAQCyoKoO
+""",
+}
+
+
+@pytest.mark.parametrize("name", OLD_PICKLES)
+def test_a_pickle_of_an_older_version_is_read(name):
+    x = np.arange(96, dtype=np.float32).reshape(3, 32) * 7 % 11 - 5
+    form = ufp4.Format([i / 4 for i in range(-8, 8)], "bf16", (1, 8)) if name == "own" else name
+    q = pickle.loads(zlib.decompress(base64.b64decode(OLD_PICKLES[name])))
+    assert q == ufp4.quantize(x, form, rht=16 if name == "nvfp4" else None)
+
+
 ERRORS = {
     "x must be an array of numpy": lambda x: ufp4.quantize([[1.0]], "nvfp4"),
     "x must have elements of float32, bfloat16 or float16, got float64": lambda x: ufp4.quantize(x.astype(float), "nvfp4"),
@@ -180,13 +220,18 @@ ERRORS = {
     "tensor_amax must be finite": lambda x: ufp4.quantize(x, "nvfp4", tensor_amax=float("nan")),
     "tensor_amax has no effect": lambda x: ufp4.quantize(x, "mxfp4", tensor_amax=1.0),
     "shard.first_col must be a multiple of 32": lambda x: ufp4.quantize(x, "mxfp4", shard=(0, 16, 99)),
-    "shard must be a tuple": lambda x: ufp4.quantize(x, "mxfp4", shard=3),
+    "shard must be a tuple (first_row, first_col, total_cols), got 3": lambda x: ufp4.quantize(x, "mxfp4", shard=3),
+    "of three numbers that are not negative, got (0, -1, 99)": lambda x: ufp4.quantize(x, "mxfp4", shard=(0, -1, 99)),
+    "float32 with 1 dimension, got float16 (5) with strides (1)": lambda x: ufp4.matmul(
+        x, x, format="mxfp4", bias=np.zeros(5, np.float16)),
+    "float32 with 1 dimension, got float32 (5) with strides (2)": lambda x: ufp4.matmul(
+        x, x, format="mxfp4", bias=np.zeros(10, np.float32)[::2]),
     "unknown isa: sse9": lambda x: ufp4.quantize(x, "mxfp4", isa="sse9"),
     "threads must not be negative, got -1": lambda x: ufp4.quantize(x, "mxfp4", threads=-1),
     "dtype must be float32, bfloat16 or float16": lambda x: ufp4.quantize(x, "mxfp4").dequantize("int8"),
     "out is read-only": lambda x: ufp4.quantize(x, "mxfp4").dequantize(out=np.broadcast_to(np.float32(0), x.shape)),
     "shape mismatch: out is 1 x 1": lambda x: ufp4.quantize(x, "mxfp4").dequantize(out=np.zeros((1, 1), np.float32)),
-    "not aligned to 4 bytes": lambda x: ufp4.quantize(np.zeros(9, np.uint8)[1:].view(np.float32)[None], "mxfp4"),
+    "not aligned to 4 bytes: its address is ": lambda x: ufp4.quantize(np.zeros(9, np.uint8)[1:].view(np.float32)[None], "mxfp4"),
     "format has no effect: both": lambda x: ufp4.matmul(*2 * [ufp4.quantize(x, "mxfp4")], format="mxfp4"),
     "one of the operands must be quantized": lambda x: ufp4.matmul(x, x),
     "a has 64 columns, b has 32": lambda x: ufp4.matmul(ufp4.quantize(x, "mxfp4"), x[:, :32]),
@@ -198,12 +243,12 @@ ERRORS = {
     "unknown recipe: fp4; the recipes are bf16": lambda x: ufp4.linear_forward(x, x, "fp4"),
     "add has no effect without out": lambda x: ufp4.linear_backward_input(x, x, add=True),
     "values must be finite": lambda x: ufp4.Format([0] * 16),
-    "block length must be a power of two": lambda x: ufp4.Format(range(16), "f32", (1, 3)),
+    "block length must be a power of two from 2 to 256, got 1 x 3": lambda x: ufp4.Format(range(16), "f32", (1, 3)),
     "float4_e2m1fn, but the format has other values": lambda x: ufp4.QuantizedMatrix.from_arrays(
         ufp4.quantize(x, "nvfp4").unpacked(), ufp4.quantize(x, "nvfp4").scales, "nv_e1m2"),
     "scales are 5 x 3, but the codes need 5 x 4": lambda x: ufp4.QuantizedMatrix.from_arrays(
         ufp4.quantize(x, "nvfp4").codes, np.zeros((5, 3), np.uint8), "nvfp4"),
-    "must be C-contiguous": lambda x: ufp4.QuantizedMatrix.from_arrays(
+    "codes must be C-contiguous, got (5, 32) with strides (64, 2)": lambda x: ufp4.QuantizedMatrix.from_arrays(
         np.zeros((5, 64), np.uint8)[:, ::2], np.zeros((5, 4), np.uint8), "nvfp4"),
     "has no tensor scale, but tensor_scale is 2": lambda x: ufp4.QuantizedMatrix.from_arrays(
         np.zeros((5, 32), np.uint8), np.zeros((5, 2), np.uint8), "mxfp4", tensor_scale=2),

@@ -31,6 +31,17 @@ def test_every_public_name_has_a_docstring():
                     assert inspect.getdoc(content), f"{name}.{member}"
 
 
+def test_every_function_of_matrices_names_shapes_and_errors():
+    functions = [getattr(ufp4, name) for name in ("amax", "explain_matmul", "fake_quantize", "hadamard_forward", "hadamard_inverse",
+                                                  "linear_backward_input", "linear_backward_weight", "linear_forward", "matmul",
+                                                  "measure", "prepack", "quantize")]
+    functions += [ufp4.Linear.forward, ufp4.Linear.dgrad, ufp4.Linear.wgrad, ufp4.QuantizedMatrix.dequantize]
+    for function in functions:
+        text = inspect.getdoc(function)
+        assert re.search(r"\[\w+, ?\w+\]", text), f"{function.__name__}: no shape"
+        assert "ValueError: " in text, f"{function.__name__}: no errors"
+
+
 def test_the_type_stubs_have_every_public_name_of_the_module():
     files = importlib.resources.files(ufp4)
     assert (files / "py.typed").is_file()

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # ufp4 - the Python package, examples/python: built with pip in an environment of its own, tested with pytest.
 # SPDX-License-Identifier: Apache-2.0
-# usage: run.sh wheel | tests | first_steps | sdist | from_sdist | sanitize | cuda | torch [TOOL]
+# usage: run.sh wheel | tests | first_steps | readme | sdist | from_sdist | sanitize | cuda | torch [TOOL]
 #   wheel        builds the wheel from the source tree; auditwheel reads which systems it runs on; installs it for the other checks
 #   tests        tests/python/*_test.py; TOOL is the program ufp4, which is to write the same bits
 #   first_steps  examples/python/first_steps.py, with its plots
+#   readme       the commands of the README's row Python, in a copy of the tree; pip builds in an environment of its own. Prints the seconds
 #   sdist        the source distribution has the library
 #   from_sdist   the same, and a wheel is built from it
 #   sanitize     the tests with AddressSanitizer
@@ -73,6 +74,22 @@ case ${1:-} in
     need_package
     (cd "$out" && MPLBACKEND=Agg "$python" -W error "$package/first_steps.py" plots)
     for picture in grids sqnr hadamard; do [ -s "$out/plots/$picture.svg" ]; done
+    ;;
+  readme)
+    need_headers
+    # shellcheck disable=SC2016 # the backquotes are the page's
+    command=$(sed -n 's/^| Python | `\([^`]*\)`.*/\1/p' "$source_dir/README.md")
+    [ -n "$command" ] || { echo "README.md has no command in the row Python"; exit 1; }
+    rm -rf "$out/readme" && mkdir -p "$out/readme" && cd "$out/readme"
+    cp -r --no-preserve=mode "$source_dir"/{include,cmake,examples,LICENSE} .
+    SECONDS=0
+    if ! MPLBACKEND=Agg bash -c "$command" >readme.log 2>&1; then
+      tail -n 40 readme.log
+      ! grep -qE 'No matching distribution|Could not fetch|Connection' readme.log || skip "pip could not get its packages from PyPI"
+      exit 1
+    fi
+    for picture in grids sqnr hadamard; do [ -s "build/plots/$picture.svg" ]; done
+    echo "README's commands for Python: $SECONDS s"
     ;;
   sdist | from_sdist)
     rm -rf "$out/sdist"

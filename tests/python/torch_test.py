@@ -155,6 +155,22 @@ def test_the_layer_has_the_bits_of_the_one_for_libtorch(recipe, kind, tmp_path):
         assert same_bits(got.detach().float().numpy(), want), name
 
 
+def test_a_layer_with_two_names_is_one_layer_under_both():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.other = torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+            self.second = self.first
+            self.parts = torch.nn.ModuleList([torch.nn.Sequential(self.other)] * 2)
+
+    model = ufp4.torch.quantize_model(Tied())
+    assert isinstance(model.first, ufp4.torch.Linear) and model.second is model.first and model.first.layer == 0
+    assert isinstance(model.other, ufp4.torch.Linear) and model.parts[0][0] is model.parts[1][0] is model.other
+    assert model.other.layer == 1 and not [m for m in model.modules() if type(m) is torch.nn.Linear]
+    skipped = ufp4.torch.quantize_model(Tied(), skip=["second"])
+    assert type(skipped.first) is type(skipped.second) is torch.nn.Linear and skipped.other.layer == 0
+
+
 def test_errors_are_those_of_the_library():
     with pytest.raises(ValueError, match="must have elements of float32, bfloat16 or float16, got float64"):
         ufp4.torch.Linear(16, 16, bias=False)(torch.zeros(2, 16, dtype=torch.float64))

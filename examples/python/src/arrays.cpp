@@ -87,15 +87,20 @@ int bytes_of_own(element type) {
   }
 }
 
-std::string type_text(nb::handle h) { return nb::cast<std::string>(nb::object(h.type().attr("__name__"))); }
+std::string python_type(nb::handle h) { return nb::cast<std::string>(nb::object(h.type().attr("__name__"))); }
 
 /// The name of the type of an array, or what an argument is that is no array.
 std::string dtype_text(nb::handle from) {
-  if (!nb::hasattr(from, "dtype")) return type_text(from);
+  if (!nb::hasattr(from, "dtype")) return python_type(from);
   return nb::cast<std::string>(nb::str(nb::object(from.attr("dtype"))));
 }
 
 }  // namespace
+
+std::string argument_text(nb::handle h) {
+  const auto text = nb::cast<std::string>(nb::object(nb::repr(h)));
+  return text.size() <= 60 ? text : text.substr(0, 60) + "...";
+}
 
 const char* name_of(element type) {
   constexpr const char* names[] = {"float32",        "bfloat16", "float16",       "float8_e4m3fn",
@@ -158,13 +163,27 @@ bool array::is_contiguous() const {
   return true;
 }
 
+std::string array::layout_text() const {
+  const auto list = [&](const auto& number) {
+    std::string text;
+    for (std::size_t i = 0; i < held_.ndim(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(number(i));
+    return "(" + text + ")";
+  };
+  return list([&](std::size_t i) { return shape(i); }) + " with strides " +
+         list([&](std::size_t i) { return stride(i); });
+}
+
+void array::check_aligned(const char* operation, const char* name, std::uintptr_t width) const {
+  const auto address = reinterpret_cast<std::uintptr_t>(data());
+  expects(address % width == 0, operation, ": ", name, " is not aligned to ", width, " bytes: its address is ",
+          address);
+}
+
 sink array::matrix(const char* operation, const char* name) const {
   expects(type_ <= element::f16, operation, ": ", name, " must have elements of float32, bfloat16 or float16, got ",
-          type_ == element::other ? "another type" : name_of(type_));
+          type_text(type_));
   expects(ndim() == 2, operation, ": ", name, " must have 2 dimensions, got ", ndim());
-  const auto width = static_cast<std::uintptr_t>(type_ == element::f32 ? 4 : 2);
-  expects(reinterpret_cast<std::uintptr_t>(data()) % width == 0, operation, ": ", name, " is not aligned to ", width,
-          " bytes");
+  check_aligned(operation, name, type_ == element::f32 ? 4 : 2);
   return {data(), static_cast<dtype>(type_), shape(0), shape(1), stride(0), stride(1)};
 }
 

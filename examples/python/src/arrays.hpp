@@ -17,8 +17,13 @@ using ufp4::detail::concat, ufp4::detail::expects, ufp4::detail::reject, ufp4::d
 /// The types of the elements of an array. The first three are those of matrices, in the order of ufp4::dtype.
 enum class element : std::uint8_t { f32, bf16, f16, f8_e4m3, f8_e8m0, u8, i8, f64, i64, i32, f4, f4x2, other };
 
+/// An argument in a message: its repr, cut after 60 characters.
+std::string argument_text(nb::handle h);
+
 /// The name of a type in numpy and ml_dtypes; f4x2, two codes a byte, is PyTorch's.
 const char* name_of(element type);
+/// The same in a message; "another type" for one that the package does not know.
+inline const char* type_text(element type) { return type == element::other ? "another type" : name_of(type); }
 /// numpy's dtype object of that type.
 nb::object dtype_of(element type);
 /// The type of a dtype argument: a name, a type or a dtype of numpy. TypeError for what is none.
@@ -40,6 +45,10 @@ class array {
   void* data() const { return held_.data(); }
   /// Whether the elements are adjacent, in the order of their indices.
   bool is_contiguous() const;
+  /// "(5, 32) with strides (64, 2)", in elements.
+  std::string layout_text() const;
+  /// Rejects an address that is no multiple of an element's bytes.
+  void check_aligned(const char* operation, const char* name, std::uintptr_t width) const;
   /// The array as a matrix of float32, bfloat16 or float16; ValueError for another type or number of dimensions.
   sink matrix(const char* operation, const char* name) const;
 
@@ -82,8 +91,9 @@ struct bias_argument {
     if (bias.is_none()) return;
     held = array(operation, "bias", bias);
     expects(held.type() == element::f32 && held.ndim() == 1 && held.is_contiguous(), operation,
-            ": bias must be a contiguous array of float32 with 1 dimension");
-    expects(reinterpret_cast<std::uintptr_t>(held.data()) % 4 == 0, operation, ": bias is not aligned to 4 bytes");
+            ": bias must be a contiguous array of float32 with 1 dimension, got ", type_text(held.type()), " ",
+            held.layout_text());
+    held.check_aligned(operation, "bias", 4);
     values = {static_cast<const float*>(held.data()), held.shape(0)};
   }
 };

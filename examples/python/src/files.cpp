@@ -29,8 +29,9 @@ number_type number_of(element type) {
 interop::tensor_source tensor_of(const std::string& name, nb::handle from, std::vector<array>& kept) {
   const array& x = kept.emplace_back("save", name.c_str(), from);
   const number_type type = number_of(x.type());
-  expects(type != number_type::other, "save: ", name, " has elements of a type that the file cannot have");
-  expects(x.is_contiguous(), "save: ", name, " must be C-contiguous");
+  expects(type != number_type::other, "save: ", name,
+          " has elements of a type that the file cannot have: ", type_text(x.type()));
+  expects(x.is_contiguous(), "save: ", name, " must be C-contiguous, got ", x.layout_text());
   std::vector<std::uint64_t> shape(x.ndim());
   for (std::size_t i = 0; i < x.ndim(); ++i) shape[i] = x.shape(i);
   return interop::source_of(type, std::move(shape), x.data());

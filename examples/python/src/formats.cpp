@@ -67,11 +67,12 @@ std::vector<int> signs_of(const transform_spec& t) {
 
 shard shard_of(const char* operation, nb::handle given) {
   if (!nb::isinstance<nb::tuple>(given) || nb::len(given) != 3)
-    reject(concat(operation, ": shard must be a tuple (first_row, first_col, total_cols)"));
+    reject(concat(operation, ": shard must be a tuple (first_row, first_col, total_cols), got ", argument_text(given)));
   std::size_t value[3] = {};
   for (std::size_t i = 0; i < 3; ++i)
     if (!nb::try_cast(nb::object(given[i]), value[i], false))
-      reject(concat(operation, ": shard must be a tuple of three numbers that are not negative"));
+      reject(concat(operation, ": shard must be a tuple of three numbers that are not negative, got ",
+                    argument_text(given)));
   return {value[0], value[1], value[2]};
 }
 
@@ -116,7 +117,7 @@ void bind_format(nb::module_& m) {
           [](const format_spec& f, int rows, int cols) {
             format_spec out = f;
             out.block = {rows, cols};
-            ufp4::detail::check_none("with_block", ufp4::detail::format_mismatch(out));
+            ufp4::detail::check_format("with_block", out);
             return out;
           },
           nb::arg("rows"), nb::arg("cols"), "The same format with blocks of another shape, as 16 x 16 for weights.")

@@ -104,19 +104,29 @@ void bind_linear(nb::module_& m) {
                 " | None = None, " UFP4_PLACE UFP4_CALL ") -> " UFP4_NEW),
         "Y[T,N] = X[T,K] * W[N,K]^T + bias under a recipe's forward policy; the result has the type of x without "
         "dtype.\n\n"
-        "recipe: one of recipes(). seed, step, layer: the same give the same random signs and bits.");
-  m.def("linear_backward_input", &linear_backward_input, "dy"_a, "w"_a, "recipe"_a = "ufp4", nb::kw_only(),
-        "seed"_a = 0, "step"_a = 0, "layer"_a = 0, "accumulate"_a = "fast", "out"_a = nb::none(),
-        "dtype"_a = nb::none(), "add"_a = false, "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def linear_backward_input(dy: " UFP4_ARRAY ", w: " UFP4_ARRAY ", recipe: str = 'ufp4', *, " UFP4_PLACE
-                "add: bool = False, " UFP4_CALL ") -> " UFP4_NEW),
-        "dX[T,K] = dY[T,N] * W[N,K] under a recipe's policy for it. add=True adds to out.");
-  m.def("linear_backward_weight", &linear_backward_weight, "dy"_a, "x"_a, "recipe"_a = "ufp4", nb::kw_only(),
-        "seed"_a = 0, "step"_a = 0, "layer"_a = 0, "accumulate"_a = "fast", "out"_a = nb::none(),
-        "dtype"_a = nb::none(), "add"_a = false, "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def linear_backward_weight(dy: " UFP4_ARRAY ", x: " UFP4_ARRAY ", recipe: str = 'ufp4', *, " UFP4_PLACE
-                "add: bool = False, " UFP4_CALL ") -> " UFP4_NEW),
-        "dW[N,K] = dY[T,N]^T * X[T,K] under a recipe's policy for it, in float32 without dtype. add=True adds to out.");
+        "x [T, K], w [N, K]: float32, float16 or bfloat16. bias: float32 [N]. out: an array [T, N] to write to, which "
+        "is returned.\n"
+        "recipe: one of recipes(). seed, step, layer: the same give the same random signs and bits.\n"
+        "ValueError: shapes that do not match, an unknown recipe, a layer above 65535, or an out that overlaps an "
+        "operand.");
+  m.def(
+      "linear_backward_input", &linear_backward_input, "dy"_a, "w"_a, "recipe"_a = "ufp4", nb::kw_only(), "seed"_a = 0,
+      "step"_a = 0, "layer"_a = 0, "accumulate"_a = "fast", "out"_a = nb::none(), "dtype"_a = nb::none(),
+      "add"_a = false, "threads"_a = 0, "isa"_a = nb::none(),
+      nb::sig("def linear_backward_input(dy: " UFP4_ARRAY ", w: " UFP4_ARRAY ", recipe: str = 'ufp4', *, " UFP4_PLACE
+              "add: bool = False, " UFP4_CALL ") -> " UFP4_NEW),
+      "dX[T,K] = dY[T,N] * W[N,K] under a recipe's policy for it; the result has the type of dy without dtype.\n\n"
+      "dy [T, N], w [N, K]. out: an array [T, K] to write to, which is returned; add=True adds to it.\n"
+      "ValueError: shapes that do not match, an unknown recipe, add without out, or an out that overlaps an operand.");
+  m.def(
+      "linear_backward_weight", &linear_backward_weight, "dy"_a, "x"_a, "recipe"_a = "ufp4", nb::kw_only(),
+      "seed"_a = 0, "step"_a = 0, "layer"_a = 0, "accumulate"_a = "fast", "out"_a = nb::none(), "dtype"_a = nb::none(),
+      "add"_a = false, "threads"_a = 0, "isa"_a = nb::none(),
+      nb::sig("def linear_backward_weight(dy: " UFP4_ARRAY ", x: " UFP4_ARRAY ", recipe: str = 'ufp4', *, " UFP4_PLACE
+              "add: bool = False, " UFP4_CALL ") -> " UFP4_NEW),
+      "dW[N,K] = dY[T,N]^T * X[T,K] under a recipe's policy for it, in float32 without dtype.\n\n"
+      "dy [T, N], x [T, K]. out: an array [N, K] to write to, which is returned; add=True adds to it.\n"
+      "ValueError: shapes that do not match, an unknown recipe, add without out, or an out that overlaps an operand.");
 }
 
 }  // namespace ufp4::python

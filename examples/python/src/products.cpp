@@ -157,7 +157,8 @@ void bind_products(nb::module_& m) {
       });
   m.def("prepack", &prepack_matrix, "q"_a, nb::kw_only(), "threads"_a = 0, "isa"_a = nb::none(),
         nb::sig("def prepack(q: QuantizedMatrix, *, " UFP4_CALL ") -> PrepackedMatrix"),
-        "A copy of q in the order in which products read their second operand.");
+        "A copy of q [N, K] in the order in which products read their second operand: the weights of matmul(a, q).\n\n"
+        "ValueError: a format of one byte an element, which is not prepacked.");
   m.def(
       "matmul", &matmul, "a"_a, "b"_a, nb::kw_only(), "format"_a = nb::none(), "rht"_a = nb::none(),
       "out"_a = nb::none(), "dtype"_a = nb::none(), "alpha"_a = 1.0f, "beta"_a = 0.0f, "bias"_a = nb::none(),
@@ -179,7 +180,8 @@ void bind_products(nb::module_& m) {
         nb::sig("def explain_matmul(a: QuantizedMatrix | " UFP4_ARRAY
                 ", b: QuantizedMatrix | PrepackedMatrix | " UFP4_ARRAY
                 ", *, dtype: numpy.typing.DTypeLike | None = None, " UFP4_MODE UFP4_CALL ") -> str"),
-        "Which kernel matmul with these arguments runs.");
+        "Which kernel matmul(a [M, K], b [N, K]) with these arguments runs, as text.\n\n"
+        "ValueError: what matmul rejects.");
 }
 
 }  // namespace ufp4::python

@@ -199,17 +199,27 @@ void bind_quantize(nb::module_& m) {
         "threads"_a = 0, "isa"_a = nb::none(),
         nb::sig("def fake_quantize(x: " UFP4_ARRAY ", format: str | Format, " UFP4_POLICIES
                 "undo_transform: bool = False, " UFP4_TO UFP4_CALL ") -> " UFP4_NEW),
-        "quantize(x, ...).dequantize() in one pass, bit for bit, in the shape and (without dtype) the type of x.\n\n"
-        "out may be x itself. undo_transform=True applies the inverse transform to the result.");
+        "quantize(x, ...).dequantize() in one pass, bit for bit: [rows, columns], in the shape and (without dtype) the "
+        "type "
+        "of x.\n\n"
+        "x, format, rht and the policies: as of quantize. undo_transform=True applies the inverse transform to the "
+        "result.\n"
+        "out: an array [rows, columns] to write to, which is returned; it may be x itself. dtype: of a new result.\n"
+        "ValueError: an argument that does not fit, an out of another shape, or one that overlaps x in part.");
   m.def("measure", &measure, "x"_a, "format"_a, nb::kw_only(), "rht"_a = nb::none(), "rounding"_a = nb::none(),
         "rule"_a = nb::none(), "search"_a = nb::none(), "tensor_amax"_a = nb::none(), "shard"_a = nb::none(),
         "progress"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
         nb::sig("def measure(x: " UFP4_ARRAY ", format: str | Format, " UFP4_POLICIES UFP4_PROGRESS UFP4_CALL
                 ") -> ufp4.Measurement"),
-        "What quantize with these arguments would lose: SQNR, attenuation, histogram of the codes and more.");
-  m.def("amax", &amax_of, "x"_a, "rht"_a = nb::none(), nb::kw_only(), "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def amax(x: " UFP4_ARRAY ", rht: int | Transform | None = None, *, " UFP4_CALL ") -> float"),
-        "The largest finite magnitude of x after a transform.");
+        "What quantize of x [rows, columns] with these arguments would lose: SQNR, attenuation, histogram of the codes "
+        "and more.\n\n"
+        "All arguments are those of quantize. ValueError: an argument that does not fit.");
+  m.def(
+      "amax", &amax_of, "x"_a, "rht"_a = nb::none(), nb::kw_only(), "threads"_a = 0, "isa"_a = nb::none(),
+      nb::sig("def amax(x: " UFP4_ARRAY ", rht: int | Transform | None = None, *, " UFP4_CALL ") -> float"),
+      "The largest finite magnitude of x [rows, columns] after a transform; 0 if there is none.\n\n"
+      "rht: a Transform, or n for random_hadamard(n, 0). For tensor_amax of parts of a matrix: the largest of theirs.\n"
+      "ValueError: x is no matrix of float32, float16 or bfloat16, or another length of the transform.");
 }
 
 }  // namespace ufp4::python

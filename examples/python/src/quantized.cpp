@@ -115,7 +115,8 @@ void check_arrays(const char* operation, const format_spec& format, quantized& q
   const bool as_bytes = scales.type() == element::u8 && ufp4::detail::scale_bytes(format.scale) == 1;
   expects(scales.type() == wanted || as_bytes, operation, ": scales must have elements of ", name_of(wanted), ", got ",
           name_of(scales.type()));
-  expects(codes.is_contiguous() && scales.is_contiguous(), operation, ": codes and scales must be C-contiguous");
+  for (const auto& [name, of] : {std::pair("codes", &codes), std::pair("scales", &scales)})
+    expects(of->is_contiguous(), operation, ": ", name, " must be C-contiguous, got ", of->layout_text());
 }
 
 }  // namespace
@@ -131,7 +132,7 @@ quantized from_arrays(const char* operation, nb::object codes, nb::object scales
   const std::size_t rows = q.held_codes.shape(0), padded = (format.is_wide() ? 1 : 2) * q.held_codes.shape(1);
   std::size_t columns = padded;
   if (!cols.is_none() && !nb::try_cast(cols, columns, false))
-    reject(concat(operation, ": cols must be a number that is not negative"));
+    reject(concat(operation, ": cols must be a number that is not negative, got ", argument_text(cols)));
   const ufp4::detail::quantized_shape shape{format, tensor_scale, rows, columns, transform};
   ufp4::detail::check_length(operation, transform);
   expects(shape.padded_cols() == padded, operation, ": codes have ", padded, " columns, but ", columns,

@@ -47,16 +47,23 @@ nb::object hadamard_inverse(nb::handle x, nb::handle transform, std::optional<st
 
 void bind_transforms(nb::module_& m) {
   using namespace nb::literals;
-  m.def("hadamard_forward", &hadamard_forward, "x"_a, "transform"_a, nb::kw_only(), "out"_a = nb::none(),
-        "dtype"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
-        nb::sig("def hadamard_forward(x: " UFP4_ARRAY ", transform: int | Transform, *, " UFP4_TO UFP4_CALL
-                ") -> " UFP4_NEW),
-        "Transforms the rows of x; the columns are padded with zeros to a multiple of n. out may be x itself.");
+  m.def(
+      "hadamard_forward", &hadamard_forward, "x"_a, "transform"_a, nb::kw_only(), "out"_a = nb::none(),
+      "dtype"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
+      nb::sig("def hadamard_forward(x: " UFP4_ARRAY ", transform: int | Transform, *, " UFP4_TO UFP4_CALL
+              ") -> " UFP4_NEW),
+      "Transforms the rows of x [rows, columns]; the result has the columns rounded up to a multiple of n, x being "
+      "padded with zeros.\n\n"
+      "transform: a Transform, or n for random_hadamard(n, 0). out: an array of the result's shape to write to, which\n"
+      "is returned; it may be x itself. dtype: of a new result, that of x if None.\n"
+      "ValueError: an argument that does not fit, or an out of another shape or that overlaps x in part.");
   m.def("hadamard_inverse", &hadamard_inverse, "x"_a, "transform"_a, nb::kw_only(), "cols"_a = nb::none(),
         "out"_a = nb::none(), "dtype"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
         nb::sig("def hadamard_inverse(x: " UFP4_ARRAY
                 ", transform: int | Transform, *, cols: int | None = None, " UFP4_TO UFP4_CALL ") -> " UFP4_NEW),
-        "The inverse of hadamard_forward. cols: the columns of the result, without padding; those of x if None.");
+        "The inverse of hadamard_forward: x [rows, columns], columns a multiple of n, becomes [rows, cols].\n\n"
+        "cols: the columns of the result, without padding; those of x if None. out, dtype: as of hadamard_forward.\n"
+        "ValueError: columns that are not cols rounded up to a multiple of n, or another argument that does not fit.");
 }
 
 }  // namespace ufp4::python

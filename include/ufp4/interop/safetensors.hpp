@@ -35,7 +35,8 @@ inline void check_storable(const char* operation, const std::string& name, const
 
 /// Adds the tensors of a quantized matrix, whose memory must stay valid until the file is written.
 /// std::invalid_argument where the layout cannot represent it: another format, a transform, padding, or
-/// (compressed_tensors) a tensor scale that is not a float's reciprocal. The ufp4 layout represents every matrix.
+/// (compressed_tensors) a tensor scale that is not a float's reciprocal. The ufp4 layout represents every matrix but
+/// those of formats that no layout represents (check_storable).
 inline void add_quantized(safetensors_writer& out, const std::string& name, const any_quantized_view& q,
                           tensor_layout layout) {
   check_storable("add_quantized", name, q.spec());

@@ -30,13 +30,25 @@ class Linear:
                 "accumulate": self.accumulate, "threads": self.threads}
 
     def forward(self, x: Any, w: Any, step: int = 0, *, bias: Any = None, out: Any = None) -> Any:
-        """Y[T,N] = X[T,K] * W[N,K]^T + bias."""
+        """Y[T,N] = X[T,K] * W[N,K]^T + bias, in the type of x.
+
+        x [T, K], w [N, K]; bias: float32 [N]; out: an array [T, N] to write to, which is returned.
+        ValueError: shapes that do not match, an unknown recipe, or an out that overlaps an operand.
+        """
         return _core.linear_forward(x, w, bias=bias, out=out, **self._arguments(step))
 
     def dgrad(self, dy: Any, w: Any, step: int = 0, *, out: Any = None, add: bool = False) -> Any:
-        """dX[T,K] = dY[T,N] * W[N,K]; with add, added to out."""
+        """dX[T,K] = dY[T,N] * W[N,K], in the type of dy.
+
+        dy [T, N], w [N, K]; out: an array [T, K] to write to, which is returned; with add, the product is added to it.
+        ValueError: shapes that do not match, an unknown recipe, add without out, or an out that overlaps an operand.
+        """
         return _core.linear_backward_input(dy, w, out=out, add=add, **self._arguments(step))
 
     def wgrad(self, dy: Any, x: Any, step: int = 0, *, out: Any = None, add: bool = False) -> Any:
-        """dW[N,K] = dY[T,N]^T * X[T,K]; with add, added to out."""
+        """dW[N,K] = dY[T,N]^T * X[T,K], in float32.
+
+        dy [T, N], x [T, K]; out: an array [N, K] to write to, which is returned; with add, the product is added to it.
+        ValueError: shapes that do not match, an unknown recipe, add without out, or an out that overlaps an operand.
+        """
         return _core.linear_backward_weight(dy, x, out=out, add=add, **self._arguments(step))

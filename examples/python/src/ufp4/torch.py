@@ -137,7 +137,10 @@ class Linear(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """x * weight^T + bias."""
+        """x [..., in_features] * weight^T + bias: [..., out_features].
+
+        ValueError: an x of another type than float32, float16 and bfloat16, or with other columns.
+        """
         rows = x.reshape(-1, x.shape[-1])
         y = _linear(rows, self.weight, self.bias, self.step, self.recipe, self.seed, self.layer, self.accumulate)
         return y.reshape(*x.shape[:-1], self.out_features)
@@ -153,23 +156,30 @@ def quantize_model(model: nn.Module, recipe: str = "ufp4", skip: Iterable[str] =
     """Replaces every torch.nn.Linear of a model, in place, by a Linear with the same parameters; returns the model.
 
     skip: names as of model.named_modules(), where * is any text, as ["lm_head", "*.gate"]. The layers are numbered in
-    the order of their names' appearance, so the same model gets the same random bits. ValueError: a pattern that no
-    module has, or an unknown recipe.
+    the order of their names' appearance, so the same model gets the same random bits. A layer with several names is
+    replaced by one layer with these names; it is skipped if one of them is. ValueError: a pattern that no module has,
+    or an unknown recipe.
     """
     if recipe not in _core.recipes():
         raise ValueError(f"quantize_model: unknown recipe: {recipe}; the recipes are {', '.join(_core.recipes())}")
     patterns = list(skip)
-    found = [(name, module) for name, module in model.named_modules() if type(module) is nn.Linear]
+    all_names = [name for name, _ in model.named_modules(remove_duplicate=False)]
     for pattern in patterns:
-        if not any(fnmatch.fnmatchcase(name, pattern) for name, _ in model.named_modules()):
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in all_names):
             raise ValueError(f"quantize_model: no module has the name {pattern}")
-    kept = [(name, module) for name, module in found if not any(fnmatch.fnmatchcase(name, p) for p in patterns)]
-    for number, (name, module) in enumerate(kept):
+    found: dict[nn.Linear, list[str]] = {}  # the names of each layer
+    for name, module in model.named_modules(remove_duplicate=False):
+        if type(module) is nn.Linear:
+            found.setdefault(module, []).append(name)
+    kept = [(names, module) for module, names in found.items()
+            if not any(fnmatch.fnmatchcase(name, p) for name in names for p in patterns)]
+    for number, (names, module) in enumerate(kept):
         made = Linear.of(module, recipe=recipe, seed=seed, layer=number, accumulate=accumulate)
-        if name == "":
+        if names == [""]:
             return made
-        parent, _, child = name.rpartition(".")
-        setattr(model.get_submodule(parent), child, made)
+        for name in names:
+            parent, _, child = name.rpartition(".")
+            setattr(model.get_submodule(parent), child, made)
     return model
 
 
