@@ -237,13 +237,13 @@ typedef struct ufp4_recipe {
 typedef struct ufp4_report {
   double attenuation;           ///< sum(x q) / sum(x x): below 1 if rounding shrinks values; NaN if x is zero
   double sqnr_db;               ///< 10 log10(sum x^2 / sum (q - x)^2)
-  double bucket_utilization;    ///< 2^entropy of the values in use, divided by their number; NaN for UFP4_ELEMENT_INT8
+  double bucket_utilization;    ///< 2^entropy of the values in use, divided by their number; NaN for elements of one byte
   double scale_underflow_rate;  ///< share of blocks with amax > 0 whose scale became 0
   double saturation_rate;       ///< share of elements beyond the largest value
   uint64_t nonfinite_blocks;    ///< blocks with a NaN or an infinity
   uint64_t elements;            ///< elements that were measured
   uint64_t blocks;              ///< blocks, padding included
-  uint64_t histogram[16];       ///< elements by code; zeros for UFP4_ELEMENT_INT8
+  uint64_t histogram[16];       ///< elements by code; zeros for elements of one byte
 } ufp4_report;
 
 /// UFP4_ABI_VERSION of the library.
