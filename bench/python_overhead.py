@@ -4,8 +4,9 @@
 #   g++ -std=c++20 -O3 -shared -fPIC -I include cmake/c.cpp -Wl,--version-script=cmake/c.map -o libufp4.so -pthread
 #   python bench/python_overhead.py ./libufp4.so [THREADS]      # needs the package: pip install ./examples/python
 #
-# Both calls quantize nothing: operands are e1m2_f32, C is float32 and exists, the mode is fast. The calls alternate, so
-# that other work on the machine disturbs both alike. Prints medians and minima, and the ratio of each.
+# Operands are e1m2_f32, C is float32 and exists, the mode is fast. "quantized": both calls quantize nothing; "float32":
+# both quantize their operands first, Python into new matrices, C into memory that exists. The calls alternate, so that
+# other work on the machine disturbs both alike. Prints medians and minima, and the ratio of each.
 import ctypes as c
 import platform
 import statistics
@@ -53,20 +54,32 @@ def described(q):
     return out
 
 
-def compare(n, seconds):
+def require(status):
+    if status != 0:
+        sys.exit(library.ufp4_error_message().decode())
+
+
+def compare(n, seconds, quantizes):
     """Seconds of calls in Python and in C, which alternate."""
     rng = np.random.default_rng(0)
-    a, b = (ufp4.quantize(rng.standard_normal((n, n), np.float32), "e1m2_f32") for _ in range(2))
+    x, w = (rng.standard_normal((n, n), np.float32) for _ in range(2))
+    a, b, for_c, for_c_too = (ufp4.quantize(values, "e1m2_f32") for values in (x, w, x, w))
     y, z = (np.empty((n, n), np.float32) for _ in range(2))
-    ca, cb, cz = described(a), described(b), Matrix(z.ctypes.data, n, n, n, 1, 0)
+    ca, cb, cz = described(for_c), described(for_c_too), Matrix(z.ctypes.data, n, n, n, 1, 0)
+    sources = [(c.byref(Matrix(values.ctypes.data, n, n, n, 1, 0)), c.byref(q)) for values, q in ((x, ca), (w, cb))]
     arguments = c.byref(context), c.byref(ca), c.byref(cb), c.byref(cz), None
 
     def python():
-        ufp4.matmul(a, b, out=y, threads=threads)
+        if quantizes:
+            left, right = (ufp4.quantize(values, "e1m2_f32", threads=threads) for values in (x, w))
+            ufp4.matmul(left, right, out=y, threads=threads)
+        else:
+            ufp4.matmul(a, b, out=y, threads=threads)
 
     def native():
-        if library.ufp4_gemm(*arguments) != 0:
-            sys.exit(library.ufp4_error_message().decode())
+        for source, result in sources if quantizes else ():
+            require(library.ufp4_quantize(c.byref(context), source, None, result))
+        require(library.ufp4_gemm(*arguments))
 
     times = {python: [], native: []}
     end = time.monotonic() + seconds
@@ -80,9 +93,10 @@ def compare(n, seconds):
 
 
 print(f"Python {platform.python_version()}, numpy {np.__version__}, ufp4 {ufp4.__version__}, threads: {threads}")
-for n, seconds, unit, name in ((1024, 10, 1e3, "ms"), (16, 3, 1e6, "us")):
-    python, native = compare(n, seconds)
+for n, seconds, unit, name, quantizes in ((1024, 10, 1e3, "ms", True), (1024, 10, 1e3, "ms", False),
+                                          (16, 3, 1e6, "us", False)):
+    python, native = compare(n, seconds, quantizes)
     for what, of in (("median", statistics.median), ("minimum", min)):
         p, q = of(python) * unit, of(native) * unit
-        print(f"{n:4}^3  {what:8} Python {p:8.3f} {name}, C {q:8.3f} {name}: ratio {p / q:.3f}, "
-              f"difference {p - q:.3f} {name} ({len(native)} calls each)")
+        print(f"{n:4}^3, {'float32' if quantizes else 'quantized':9}  {what:8} Python {p:8.3f} {name}, C {q:8.3f} {name}: "
+              f"ratio {p / q:.3f}, difference {p - q:.3f} {name} ({len(native)} calls each)")
