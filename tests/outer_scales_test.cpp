@@ -240,7 +240,7 @@ TEST_CASE("file formats without outer scales of segments reject them by name", "
   interop::safetensors_writer tensors;
   CHECK(rejection([&] { interop::add_quantized(tensors, "w", q); }) ==
         "add_quantized: format not available in safetensors: w is tetrajet2, which has outer scales of rows, of "
-        "segments or of type bf16, several grids, e6m2 scales or one-bit exponents");
+        "segments or of type bf16, several grids, e6m2 scales, one-bit exponents, or floats of 8 or 6 bits");
   interop::gguf_writer ggml;
   CHECK(rejection([&] { interop::add_quantized(ggml, "w", q); }) ==
         "add_quantized: format not available in GGUF: w is neither mxfp4 nor nvfp4");
