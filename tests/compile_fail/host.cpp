@@ -40,6 +40,9 @@ struct levels {
   static constexpr bool exact_products = false;
 };
 
+// error: the special value of fp4_remapped is not a value of its layout
+void remapped_to_a_value_of_its_layout() { (void)fp4_remapped<E2M1, pick<4, 5>()>(1.0f); }
+
 // error: the values of a table_element must be finite, ascending and hold a zero
 void table_without_a_zero() { (void)table_element<levels>(1.0f); }
 

@@ -53,6 +53,7 @@ build_torch_linear() {
 need_package() {
   "$python" -c 'import ufp4' 2>/dev/null || skip "the package is not installed: the check 'wheel' did not build it"
 }
+without_stubs=--config-settings=cmake.define.UFP4_STUBS=OFF
 run_tests() {
   (cd "$source_dir/tests/python" && UFP4_TOOL=${1:-} "$python" -m pytest -q -p no:cacheprovider -rs \
     -o python_files='*_test.py' -W error "${@:2}" .)
@@ -105,7 +106,7 @@ case ${1:-} in
     asan=$("${CXX:-g++}" -print-file-name=libasan.so)
     [ -e "$asan" ] || skip "${CXX:-g++} has no AddressSanitizer"
     options='-fsanitize=address -fno-omit-frame-pointer'
-    CXXFLAGS=$options LDFLAGS=$options wheel_of "$out/sanitized" "$package" -Cinstall.strip=false -Ccmake.define.UFP4_STUBS=OFF
+    CXXFLAGS=$options LDFLAGS=$options wheel_of "$out/sanitized" "$package" --config-settings=install.strip=false "$without_stubs"
     package_in sanitized
     # Python itself leaks; the operator new of ASan aborts where memory cannot be had; its exceptions are libstdc++'s.
     log=$out/asan.log
@@ -117,7 +118,7 @@ case ${1:-} in
     ;;
   cuda)
     nvcc=$(find_nvcc) || skip "there is no nvcc here, so ufp4.cuda was not compiled"
-    CUDACXX=$nvcc wheel_of "$out/cuda" "$package" -Ccmake.define.UFP4_CUDA=ON -Ccmake.define.UFP4_STUBS=OFF
+    CUDACXX=$nvcc wheel_of "$out/cuda" "$package" --config-settings=cmake.define.UFP4_CUDA=ON "$without_stubs"
     package_in cuda
     PYTHONPATH=$out/cuda_package "$python" "$source_dir/tests/python/without_gpu.py"
     ;;
@@ -128,8 +129,8 @@ case ${1:-} in
     "$python" -m pip install --quiet --no-deps --force-reinstall "$out"/wheel/*.whl
     build_torch_linear
     (cd "$source_dir/tests/python" && UFP4_TORCH_LINEAR=$out/torch_linear_bits "$python" -m pytest -q -p no:cacheprovider torch_test.py)
-    wheel_of "$out/simulated" "$package" -Ccmake.define.UFP4_SIMULATOR="$source_dir/tests" \
-      -Ccmake.define.UFP4_STUBS=OFF
+    wheel_of "$out/simulated" "$package" --config-settings=cmake.define.UFP4_SIMULATOR="$source_dir/tests" \
+      "$without_stubs"
     package_in simulated
     (cd "$source_dir/tests/python" && PYTHONPATH=$out/simulated_package "$python" -m pytest -q -p no:cacheprovider cuda_test.py)
     (cd "$out" && MPLBACKEND=Agg "$python" "$package/train_text.py" --steps 50 --folder losses)

@@ -533,7 +533,7 @@ class extended_quantizer {
     for (std::size_t w = 0; w < block_ / 8; ++w) words[w] = map_nibbles(map, words[w]);
   }
   /// What the trials have not done: roundings but to nearest even, blocks of zeros, counts.
-  void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial by) {
+  void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by) {
     u32 words[most_words];
     const lane_scales one{broadcast(1.0f), zero};
     for (int g = 0; g <= job_.format.choice.count; ++g) {
