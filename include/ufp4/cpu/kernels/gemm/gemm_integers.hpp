@@ -23,7 +23,7 @@ constexpr integer_range integers_of(const format_spec& format) {
   };
   if (format.choice.count == 0) return add(format.grid.integer, 1 << exponent_levels(format.block)), r;
   const grid_integers all = integers_of_grids(format);
-  for (int g = 0; g <= format.choice.count; ++g) add(all.integer[g], 1);
+  for (const auto& integers : all.integer) add(integers, 1);  // zeros where there is no grid
   return r;
 }
 
