@@ -53,7 +53,7 @@ EXCEPTIONS = [
     ("reciprocal", r"^(decode_bf16|swizzle_rows)$", _ALL, _PLACE),
     ("reciprocal", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 64u>$", "80 90a", _LONG_BLOCK),
     ("reciprocal", r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>, 16u>$", "80", _SHARED_SCALES),
-    ("reciprocal", r"^gemm_wgmma<(128u, \(wgmma_fold\)[0-4]|64u, \(wgmma_fold\)[01])>$", "90a", "the place of the next tile, in the producer's loop over chunks"),
+    ("reciprocal", r"^gemm_wgmma<(128u, \(wgmma_fold\)[0-4]|64u, \(wgmma_fold\)[01]|32u, \(wgmma_fold\)1)>$", "90a", "the place of the next tile, in the producer's loop over chunks"),
     ("local", r"^gemm_wgmma<(128u, \(wgmma_fold\)4|64u, \(wgmma_fold\)3)>$", "90a", _FEW),
     ("generic", r"^gemm_wgmma<", "90a", "the flags of tiles to be computed again are read once a tile, outside the loop over K"),
 ]
