@@ -81,7 +81,7 @@ build_programs() {
       echo "$(basename $name .cpp) $on_device -c $name -o $(basename $name .cpp).o"
     done
     for name in "${experimental[@]}"; do
-      echo "$(basename $name .cpp).x $on_device -DUFP4_EXPERIMENTAL -c $name -o $(basename $name .cpp).x.o"
+      echo "$(basename $name .cpp).x $on_device -DUFP4_EXPERIMENTAL= -c $name -o $(basename $name .cpp).x.o"
     done
     for name in main kernels; do echo "$name g++ $host -c source/tests/support/$name.cpp -o $name.o"; done
   } | objects || return 1
