@@ -337,13 +337,16 @@ UFP4_HD constexpr float decode_block(const format_spec& f, std::uint32_t bits) {
   return decode_scale(f.scale, bits & ((std::uint32_t{1} << grid_shift(f)) - 1)) * factor_of(f, grid_number(f, bits));
 }
 
+/// Which bit of a block is the one-bit exponent of its column k at a level that the block has.
+UFP4_HD constexpr std::uint32_t exponent_bit(const block_shape& block, int level, int k) {
+  const int before = level == 0 ? 0 : block.cols / block.group[0];
+  return static_cast<std::uint32_t>(8 + before + k / block.group[level]);
+}
 /// The sum of the one-bit exponents of column k of a block: its values are those of the grid times two to it.
 UFP4_HD constexpr int exponent_of(const format_spec& f, std::uint32_t bits, int k) {
-  if (f.block.group[0] == 0) return 0;
-  const std::uint32_t wide = bits >> (8 + k / f.block.group[0]) & 1u;
-  if (f.block.group[1] == 0) return static_cast<int>(wide);
-  const int first = 8 + f.block.cols / f.block.group[0];
-  return static_cast<int>(wide + (bits >> (first + k / f.block.group[1]) & 1u));
+  std::uint32_t sum = 0;
+  for (int level = 0; level < exponent_levels(f.block); ++level) sum += bits >> exponent_bit(f.block, level, k) & 1u;
+  return static_cast<int>(sum);
 }
 
 /// The reason why the further grids do not suit a format, or nullptr.

@@ -42,9 +42,8 @@ class extended_decoder {
       table_[g] = load_grid(values);
     }
     for (int k = 0; f.block.group.wide != 0 && k < f.block.cols; ++k) {
-      wide_[k] = static_cast<std::uint32_t>(8 + k / f.block.group.wide);
-      if (f.block.group.narrow != 0)
-        narrow_[k] = static_cast<std::uint32_t>(8 + f.block.cols / f.block.group.wide + k / f.block.group.narrow);
+      wide_[k] = ufp4::detail::exponent_bit(f.block, 0, k);
+      if (f.block.group.narrow != 0) narrow_[k] = ufp4::detail::exponent_bit(f.block, 1, k);
     }
   }
 

@@ -40,10 +40,9 @@ UFP4_LANE T selectors(const format_spec& f, T bits, int w) {
   }
   if (group.wide == 0) return s;
   for (int i = 0; i < 4; ++i) {
-    const int k = 8 * w + 2 * i, at = 8 + k / group.wide;
-    T sum = bits >> static_cast<std::uint32_t>(at) & 1u;
-    if (group.narrow != 0)
-      sum += bits >> static_cast<std::uint32_t>(8 + f.block.cols / group.wide + k / group.narrow) & 1u;
+    const int k = 8 * w + 2 * i;
+    T sum = bits >> exponent_bit(f.block, 0, k) & 1u;
+    if (group.narrow != 0) sum += bits >> exponent_bit(f.block, 1, k) & 1u;
     s |= sum << static_cast<std::uint32_t>(8 * i + 4);
   }
   return s;
