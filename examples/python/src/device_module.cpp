@@ -53,12 +53,17 @@ struct call_place : device::place {
   }
 };
 
+/// Throws unless GPUs have kernels for the format.
+void check_available(const char* operation, const format_spec& f) {
+  expects(!f.is_wide(), operation, ": formats with elements of one byte run on the CPU only: ", text_of(f));
+  expects(!ufp4::detail::is_extended(f), operation, ": format not available on GPUs: ", text_of(f), " has ",
+          ufp4::detail::extended_parts);
+}
+
 /// Padded columns, and rows and columns of the scales.
 std::tuple<std::size_t, std::size_t, std::size_t> sizes(const format_spec& format, std::size_t rows, std::size_t cols,
                                                         const transform_spec& transform) {
-  expects(!format.is_wide(), "QuantizedTensor: formats with elements of one byte run on the CPU only");
-  expects(!ufp4::detail::is_extended(format), "QuantizedTensor: format not available on GPUs: it has ",
-          ufp4::detail::extended_parts);
+  check_available("QuantizedTensor", format);
   const ufp4::detail::quantized_shape shape{format, 1, rows, cols, transform};
   (void)ufp4::detail::storage_of("quantize", shape);  // for its checks
   return {shape.padded_cols(), ufp4::detail::scale_rows(rows, format.block),
@@ -97,9 +102,7 @@ void bind_device(nb::module_& m) {
   m.attr("device") = UFP4_PYTHON_DEVICE;
   m.def("device_format", [](nb::handle format) {
     const format_spec f = format_of("quantize", format);
-    expects(!f.is_wide(), "quantize: formats with elements of one byte run on the CPU only: ", text_of(f));
-    expects(!ufp4::detail::is_extended(f), "quantize: format not available on GPUs: ", text_of(f), " has ",
-            ufp4::detail::extended_parts);
+    check_available("quantize", f);
     return f;
   });
   m.def("device_transform", [](nb::handle rht) { return transform_of("quantize", rht); }, "rht"_a.none());

@@ -85,7 +85,7 @@ inline gemm_side side_of(const plain_side& p, int block, workspace_cutter&, std:
 template <class F, class T, rounding_policy R, any_scale_rule S>
 gemm_side side_of(const quantize_request<F, T, R, S>& r, int, workspace_cutter& memory, std::uint32_t*& amax_bits) {
   using Format = format_of<F>;
-  static_assert(has_4_bits<Format>());
+  static_assert(is_available<Format>());
   gemm_side side = side_of_format(spec_of<Format>, r.x.rows(), r.x.cols(), r.options.transform);
   side.codes = memory.take<std::uint8_t>(side.rows * side.padded_cols / 2);
   side.scales = memory.take<typename Format::scale_type>(scale_count<Format>(side));

@@ -10,9 +10,12 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// No GPU kernel reads elements of one byte.
+/// The formats that GPU kernels have.
 template <any_block_format Format>
-constexpr bool has_4_bits() {
+constexpr bool is_available() {
+  static_assert(Format::is_wide || !ufp4::detail::is_extended(spec_of<Format>),
+                "GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales "
+                "or one-bit exponents");
   static_assert(!Format::is_wide, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
   return true;
 }
@@ -25,11 +28,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// checks the sizes as the host's quantized_view does, and reads nothing.
 template <any_block_format Format>
 class quantized_view {
-  static_assert(
-      !ufp4::detail::is_extended(spec_of<Format>),
-      "GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or "
-      "one-bit exponents");
-  static_assert(detail::has_4_bits<Format>());
+  static_assert(detail::is_available<Format>());
 
  public:
   using format = Format;
@@ -64,10 +63,7 @@ class quantized_view {
 /// The same with memory of its own (buffer): for examples, tests and first programs. Movable, not copyable.
 template <any_block_format Format>
 class quantized_matrix {
-  static_assert(
-      !ufp4::detail::is_extended(spec_of<Format>),
-      "GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or "
-      "one-bit exponents");
+  static_assert(detail::is_available<Format>());
 
  public:
   using format = Format;

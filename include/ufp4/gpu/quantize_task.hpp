@@ -25,6 +25,14 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 using detail::quantize_task;
 
+/// Takes from a thread's copy of a format what no GPU operation has (is_extended, elements of one byte), so that its
+/// code is left out: an index of a grid would put the format into memory.
+UFP4_DEVICE void leave_out_extended(format_spec& f) {
+  f.wide = wide_element::none;
+  f.choice.count = 0;
+  f.block.group = {};
+}
+
 /// The constants of a two-level format. Each thread computes them: two divisions cost less than waiting for a kernel.
 /// An amax in device memory that is negative or not finite makes the tensor scale NaN.
 template <class Coder>

@@ -79,9 +79,7 @@ quantize_blocks(const blocks_job<Coder> job) {
   auto* codes = shared_memory() + sizeof(float) * t.elements();
   const std::size_t row = block_index().x / t.across * t.rows, col = block_index().x % t.across * t.width;
   Coder coder = job.coder;
-  coder.format.wide = wide_element::none;  // no GPU operation takes others, and their code is left out
-  coder.format.choice.count = 0;
-  coder.format.block.group = {};
+  leave_out_extended(coder.format);
   coder.tensor = constants_of(task, coder);
   publish_tensor_scale(task, coder.tensor);
 

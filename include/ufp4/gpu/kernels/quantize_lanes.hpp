@@ -80,9 +80,7 @@ UFP4_DEVICE float joined_factor(const lanes_side& side, float f) {
 template <lanes_path path>
 UFP4_DEVICE lanes_constants begin(const lanes_side& side, unsigned sixteen, void* tables) {
   block_coder<rounding_spec> coder{side.task.job.format, side.task.rule, {}, {}};
-  // No GPU operation takes several grids or groups (is_extended); an index of a grid would put the format into memory.
-  coder.format.choice.count = 0;
-  coder.format.block.group = {};
+  leave_out_extended(coder.format);
   auto* table = static_cast<float*>(tables);
   float* factors = table + warp::sign_table::bytes / sizeof(float);
   const lanes_constants known{constants_of(side.task, coder),
