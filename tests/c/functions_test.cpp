@@ -85,6 +85,21 @@ std::string message_of(std::int32_t status, std::int32_t expected = UFP4_INVALID
   return ufp4_error_message();
 }
 
+/// x and w, quantized to two presets and multiplied: the bits of the C++ operations.
+void check_product(const char* left, const matrix<float>& x, const char* right, const matrix<float>& w) {
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w);
+  owned a(left, x.rows(), x.cols()), b(right, w.rows(), w.cols());
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &a) == UFP4_OK);
+  REQUIRE(ufp4_quantize(nullptr, &wm, nullptr, &b) == UFP4_OK);
+  const any_quantized qx = quantize(preset(left), x), qw = quantize(preset(right), w);
+  REQUIRE(same_content(a, qx));
+  matrix<float> c(x.rows(), w.rows()), d(x.rows(), w.rows());
+  quantized_gemm(qx, qw, d);
+  const ufp4_matrix cm = c_matrix(c);
+  REQUIRE(ufp4_gemm(nullptr, &a, &b, &cm, nullptr) == UFP4_OK);
+  REQUIRE(same_bits(c, d));
+}
+
 }  // namespace
 
 TEST_CASE("every preset has a name, and its values are those of the C++ format", "[c]") {
@@ -108,7 +123,6 @@ TEST_CASE("every preset has a name, and its values are those of the C++ format",
 TEST_CASE("presets of 8-bit and 6-bit floats are known by name, quantize and multiply as in C++", "[c]") {
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(23, rows, cols), w = random_matrix(24, 24, cols);
-  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w);
   std::int32_t kind = UFP4_ELEMENT_E4M3;
   for_each_reference_preset([&](auto row) {
     CAPTURE(row.name);
@@ -117,16 +131,7 @@ TEST_CASE("presets of 8-bit and 6-bit floats are known by name, quantize and mul
     REQUIRE(ufp4_preset(row.name, &f) == UFP4_OK);
     REQUIRE(f.element == kind++);
     for (std::uint8_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == static_cast<float>(element::from_bits(c)));
-    owned a(row.name, rows, cols), b("mxfp4", 24, cols);
-    REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &a) == UFP4_OK);
-    REQUIRE(ufp4_quantize(nullptr, &wm, nullptr, &b) == UFP4_OK);
-    const any_quantized qx = quantize(row.spec, x), qw = quantize(preset("mxfp4"), w);
-    REQUIRE(same_content(a, qx));
-    matrix<float> c(rows, 24), d(rows, 24);
-    quantized_gemm(qx, qw, d);
-    const ufp4_matrix cm = c_matrix(c);
-    REQUIRE(ufp4_gemm(nullptr, &a, &b, &cm, nullptr) == UFP4_OK);
-    REQUIRE(same_bits(c, d));
+    check_product(row.name, x, "mxfp4", w);
     f.values[1] *= 2;
     ufp4_quantized edited;
     const std::string message = message_of(ufp4_quantized_init(&f, rows, cols, nullptr, &edited));
@@ -140,7 +145,6 @@ TEST_CASE("presets of 8-bit and 6-bit floats are known by name, quantize and mul
 TEST_CASE("formats of one byte are known by name, quantize and multiply, and are not prepacked", "[c]") {
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(21, rows, cols), w = random_matrix(22, 24, cols);
-  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w);
   for_each_wide_preset([&](auto row) {
     CAPTURE(row.name);
     ufp4_format f;
@@ -148,16 +152,7 @@ TEST_CASE("formats of one byte are known by name, quantize and multiply, and are
     REQUIRE(f.element == UFP4_ELEMENT_INT8);
     for (std::size_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == static_cast<float>(c) * row.spec.grid.unit);
     const char* weights = row.spec.block.cols == 16 ? "nvfp4" : "mxfp4";
-    owned a(row.name, rows, cols), b(weights, 24, cols);
-    REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &a) == UFP4_OK);
-    REQUIRE(ufp4_quantize(nullptr, &wm, nullptr, &b) == UFP4_OK);
-    const any_quantized qx = quantize(row.spec, x), qw = quantize(preset(weights), w);
-    REQUIRE(same_content(a, qx));
-    matrix<float> c(rows, 24), d(rows, 24);
-    quantized_gemm(qx, qw, d);
-    const ufp4_matrix cm = c_matrix(c);
-    REQUIRE(ufp4_gemm(nullptr, &a, &b, &cm, nullptr) == UFP4_OK);
-    REQUIRE(same_bits(c, d));
+    check_product(row.name, x, weights, w);
     ufp4_quantized packed;
     REQUIRE(message_of(ufp4_prepacked_init(&f, rows, cols, nullptr, &packed)).find("elements of one byte") !=
             std::string::npos);

@@ -31,7 +31,7 @@ scratch=(
 )
 # clang 15 copies a kernel's parameter whose elements are indexed at run time, which newer versions read in place.
 if grep -q 'clang version 1[0-6]\.' "$assembly"; then
-  scratch+=("quantize_[a-z]*<2|2900|clang 15 copies the formats of both sides, each with room for four grids"
+  scratch+=("quantize_[a-z]*<2|2900|clang 15 copies the formats of both sides, each with four grids"
     "quantize_blocks|4000|clang 15 copies three formats" "quantize_[a-z]*<[01]|32|scalar registers, as above")
 fi
 
