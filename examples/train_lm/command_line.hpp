@@ -52,6 +52,8 @@ recipe (default: --recipe ufp4); the other options change parts of the named rec
   --sr none|dgrad|wgrad|dy|all  operands with stochastic rounding
   --clip 2|3|4                  E2M1 without its values above 2, 3 or 4
   --signs fixed|step            random signs stay the same, or change at each step
+  --bf16-blocks none|nvfp4|F+L  the first F and the last L blocks are in bf16 (default none); nvfp4 has 2/62 and 8/62
+                                of all blocks, as the NVFP4 paper
 
 output
   --out FOLDER                  config.json, log.csv, probes.csv, gradients.csv, a checkpoint and, last, result.json
@@ -162,6 +164,7 @@ inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& 
   word("--sr", s.parts.sr);
   word("--clip", s.parts.clip);
   word("--signs", s.parts.signs);
+  word("--bf16-blocks", s.bf16_blocks);
   word("--out", s.out);
   word("--from", s.from);
   flags["--ranks"] = [&s](arguments& rest, const std::string& flag) {

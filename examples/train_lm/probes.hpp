@@ -20,7 +20,6 @@
 
 #include "linear.hpp"
 #include "model.hpp"
-#include "recipes.hpp"
 #include "run_folder.hpp"
 
 namespace train_lm {
@@ -47,23 +46,16 @@ inline distortion measure_operand(const ufp4::recipe::bound_operand& operand, co
   if (!operand.policy.quantized)
     return distortion_of(x.size(),
                          [&](index i) { return std::pair(x.data()[i], static_cast<float>(ufp4::bf16(x.data()[i]))); });
-  distortion seen{std::nan(""), std::nan("")};
-  any_format([&](const char*, auto format) {
-    using block_format = typename decltype(format)::type;
-    if (!(ufp4::spec_of<block_format> == operand.policy.format)) return false;
-    const auto view = transposed ? ufp4::transpose(view_of(x)) : view_of(x);
-    const auto report = ufp4::analysis::measure<block_format>(threads.context(), view, operand.transform,
-                                                              operand.rounding, operand.policy.rule);
-    seen = {report.attenuation, report.sqnr_db};
-    return true;
-  });
-  return seen;
+  const auto report = ufp4::analysis::measure(threads.context(), operand.policy.format,
+                                              transposed ? ufp4::transpose(view_of(x)) : view_of(x), operand.transform,
+                                              operand.rounding, operand.policy.rule);
+  return {report.attenuation, report.sqnr_db};
 }
 
 /// A recipe_engine that also measures its operands.
 class probing_engine final : public linear_engine<float> {
  public:
-  probing_engine(recipe_engine& inner, const training_recipe& recipe, thread_pool& threads, std::uint64_t step)
+  probing_engine(recipe_engine& inner, const model_recipe& recipe, thread_pool& threads, std::uint64_t step)
       : inner_(inner), recipe_(recipe), threads_(threads), step_(step) {}
 
   void forward(std::uint32_t linear, const token_segments& s, const matrix<float>& x, const matrix<float>& w,
@@ -99,13 +91,13 @@ class probing_engine final : public linear_engine<float> {
   }
 
   recipe_engine& inner_;
-  training_recipe recipe_;
+  model_recipe recipe_;
   thread_pool& threads_;
   std::uint64_t step_;
 };
 
 /// The residual stream after each block under a recipe, against the one under bf16.
-inline std::vector<probe_row> probe_residual(model<float>& m, const token_batch& batch, const training_recipe& recipe,
+inline std::vector<probe_row> probe_residual(model<float>& m, const token_batch& batch, const model_recipe& recipe,
                                              std::uint64_t step, thread_pool& threads) {
   recipe_engine reference(ufp4::recipe::bf16_recipe(0), threads), quantized(recipe, threads);
   quantized.begin_step(step);

@@ -18,6 +18,7 @@
 
 #include "checkpoint.hpp"
 #include "corpus.hpp"
+#include "gemm_errors.hpp"
 #include "gradient_errors.hpp"
 #include "linear.hpp"
 #include "model.hpp"
@@ -43,7 +44,7 @@ struct spent {
 
 class trainer {
  public:
-  trainer(const settings& run, const corpus& text, const training_recipe& recipe, thread_pool& threads, ranks& all)
+  trainer(const settings& run, const corpus& text, const model_recipe& recipe, thread_pool& threads, ranks& all)
       : run_(run),
         text_(text),
         recipe_(recipe),
@@ -85,6 +86,15 @@ class trainer {
     average_.add(model_.parameters(), step_ - first_step_);
     all_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return {step_, tokens(), flops(), rate, loss, {}, norm, seconds().all};
+  }
+
+  /// X, W and dY of every linear layer in the next step's batch, under exact products. Of a dense model; changes no
+  /// bit.
+  std::vector<captured_linear> capture() {
+    capturing_engine engine;
+    pass_statistics ignored;
+    model_.forward_backward(batch_of({0, run_.microbatches}), engine, threads_, gradients_, ignored);
+    return std::move(engine.kept);
   }
 
   /// Mean cross entropy over the validation windows under the recipe. Not a collective.
@@ -220,7 +230,7 @@ class trainer {
 
   settings run_;
   const corpus& text_;
-  training_recipe recipe_;
+  model_recipe recipe_;
   thread_pool& threads_;
   ranks& ranks_;
   microbatch_share share_;

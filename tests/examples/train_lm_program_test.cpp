@@ -280,6 +280,11 @@ TEST_CASE("with the same data the losses of a recipe's first steps are near thos
   // The weights do not change, so the loss varies with the 64 bytes of the batch, and a little with rounding.
   CHECK(apart(reference, losses("ufp4", "1")) < 0.01);
   CHECK(apart(reference, losses("e2m1-baseline", "1")) < 0.01);
+  for (const char* published : {"nvfp4", "te-four-over-six", "tetrajet2", "if4", "hif4"}) {
+    CAPTURE(published);
+    CHECK(apart(reference, losses(published, "1")) < 0.01);
+    CHECK(apart(reference, losses(published, "1")) > 0);
+  }
   CHECK(apart(reference, losses("bf16", "2")) > 0.015);
 }
 
@@ -296,6 +301,27 @@ TEST_CASE("probes, evaluations, checkpoints and threads change no bit", "[bits]"
   CHECK(lines_of(probed + "/probes.csv") == 3 * (6 * 4 + 1) + 1);
   CHECK(bytes_of(probed + "/probes.csv").find(",nan") == std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder + "/probes.csv"));
+}
+
+TEST_CASE("under --bf16-blocks the operands of its blocks have the error of bf16, those of the others that of 4 bits",
+          "[training]") {
+  const std::string folder = scratch() / "bf16-blocks";
+  const arguments run = tiny() + arguments{"--layers", "3", "--steps", "1", "--probe-every", "1", "--out", folder};
+  REQUIRE(train_with(run + arguments{"--bf16-blocks", "nvfp4"}).status == 0);
+  CHECK(bytes_of(folder + "/config.json").find("\"bf16_blocks\": \"nvfp4\"") != std::string::npos);
+  std::istringstream lines(bytes_of(folder + "/probes.csv"));
+  std::string line;
+  int operands = 0;
+  for (std::getline(lines, line); std::getline(lines, line);) {
+    if (line.find(",residual,") != std::string::npos) continue;
+    CAPTURE(line);
+    const bool kept = line.starts_with("1,2,");  // the last of three blocks
+    CHECK((std::stod(line.substr(line.rfind(',') + 1)) > 40) == kept);
+    operands += kept ? 1 : 1000;
+  }
+  CHECK(operands == 6 * 4 + 2 * 6 * 4 * 1000);
+  const finished wrong = train_with(tiny() + arguments{"--bf16-blocks", "1+0"});
+  CHECK((wrong.status == 2 && wrong.err.find("are all of the model's 1") != std::string::npos));
 }
 
 TEST_CASE("Ctrl-C writes a checkpoint, and a resumed run has the bits of an uninterrupted one", "[bits]") {

@@ -693,9 +693,9 @@ def derive(rng, index):
 
 
 def linear(rng, index):
-  recipe = ("ufp4", "e2m1_baseline", "nvfp4")[index % 3]
-  which = model.GEMMS[index // 3 % 3]
-  t, k, n = (int(rng.choice([1, 5, 16, 17, 32, 40])) for _ in range(3))
+  recipe = model.RECIPES[index % len(model.RECIPES)]
+  which = model.GEMMS[index // len(model.RECIPES) % 3]
+  t, k, n = (int(rng.choice([1, 5, 16, 17, 32, 40, 64, 130])) for _ in range(3))
   seed, step, layer = any_seed(rng), int(rng.choice([0, 1, 2**33 + 5])), int(rng.choice([0, 7, 2**16 - 1]))
   shapes = {"fprop": ((t, k), (n, k)), "dgrad": ((t, n), (n, k)), "wgrad": ((t, n), (t, k))}[which]
   fmt = model.recipe_operand(recipe, seed, step, layer, 0)[0]
@@ -742,7 +742,7 @@ def families():
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),
-              "gemm_fly": (60, gemm_fly), "derive": (20, derive), "linear": (180, linear), "measure": (60, measure),
+              "gemm_fly": (60, gemm_fly), "derive": (20, derive), "linear": (210, linear), "measure": (60, measure),
               "bin_bias": (4, bin_bias)})
   return out
 

@@ -794,6 +794,11 @@ void run_linear(reader& in, answer& out) {
   if (name == "ufp4") return linear(ufp4::recipe::ufp4_recipe(seed), gemm, step, layer, in, out);
   if (name == "e2m1_baseline") return linear(ufp4::recipe::e2m1_baseline_recipe(seed), gemm, step, layer, in, out);
   if (name == "nvfp4") return linear(ufp4::recipe::nvfp4_recipe(seed), gemm, step, layer, in, out);
+  if (name == "te_four_over_six")
+    return linear(ufp4::recipe::te_four_over_six_recipe(seed), gemm, step, layer, in, out);
+  if (name == "tetrajet2") return linear(ufp4::recipe::tetrajet2_recipe(seed), gemm, step, layer, in, out);
+  if (name == "if4") return linear(ufp4::recipe::if4_recipe(seed), gemm, step, layer, in, out);
+  if (name == "hif4") return linear(ufp4::recipe::hif4_recipe(seed), gemm, step, layer, in, out);
   unknown("recipe", name);
 }
 

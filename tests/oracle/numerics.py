@@ -1068,19 +1068,31 @@ def derive(seed, step, layer, role):
   return int(words[0]) | int(words[1]) << 32
 
 
+RECIPES = ("ufp4", "e2m1_baseline", "nvfp4", "te_four_over_six", "tetrajet2", "if4", "hif4")
+
+
 def recipe_operand(recipe, seed, step, layer, operand):
-  """(format, transform, rounding) of operand 0..5: X, W, dY, W^T, dY^T, X^T."""
+  """(format, transform, rounding, rule) of operand 0..5: X, W, dY, W^T, dY^T, X^T."""
   gemm = operand // 2
   random_word = Rounding("stochastic", derive(seed, step, layer, 16 + operand), 0)
   rounding = random_word if operand in (2, 4) else NEAREST_EVEN
   if recipe == "ufp4":
-    return PRESETS["e1m2_f32"], random_hadamard(16, derive(seed, 0, layer, gemm)), rounding
+    return PRESETS["e1m2_f32"], random_hadamard(16, derive(seed, 0, layer, gemm)), rounding, None
   if recipe == "e2m1_baseline":
     transform = random_hadamard(16, derive(seed, 0, layer, gemm)) if gemm == 2 else IDENTITY
-    return PRESETS["e2m1_f32"], transform, rounding
-  if recipe == "nvfp4":
+    return PRESETS["e2m1_f32"], transform, rounding, None
+  if recipe in ("nvfp4", "if4"):
+    fmt = dataclasses.replace(PRESETS[recipe], square=operand in (1, 3))
+    return fmt, signed_hadamard(TE_SIGNS, True) if gemm == 2 else IDENTITY, rounding, None
+  if recipe == "te_four_over_six":
     fmt = dataclasses.replace(PRESETS["nvfp4"], square=operand in (1, 3))
-    return fmt, signed_hadamard(TE_SIGNS, True) if gemm == 2 else IDENTITY, rounding
+    return fmt, IDENTITY, NEAREST_EVEN, Rule("four_over_six", absolute=True)
+  if recipe == "tetrajet2":
+    if gemm == 0:
+      return PRESETS["tetrajet2"], IDENTITY, NEAREST_EVEN, None
+    return PRESETS["tetrajet2"], random_hadamard(16, derive(seed, step, layer, gemm)), random_word, None
+  if recipe == "hif4":
+    return PRESETS["hif4"], random_hadamard(64, derive(seed, 0, layer, gemm)), NEAREST_EVEN, None
   raise ValueError(recipe)
 
 
@@ -1090,7 +1102,7 @@ def linear(recipe, seed, step, layer, gemm, left, right):
   which = GEMMS.index(gemm)
   operands = (left if which < 2 else left.T, right if which == 0 else right.T)
   policies = [recipe_operand(recipe, seed, step, layer, 2 * which + i) for i in (0, 1)]
-  a, b = (quantize(x, fmt, transform, rounding) for x, (fmt, transform, rounding) in zip(operands, policies))
+  a, b = (quantize(x, *policy) for x, policy in zip(operands, policies))
   return a, b, exact_blocks(a, b)
 
 
