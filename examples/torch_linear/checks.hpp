@@ -116,7 +116,7 @@ struct definition_check {
 /// With a step and a layer other than 0, and shapes of whole blocks and transform runs, so that no padding is decoded.
 inline definition_check check_by_definition(const training_recipe& recipe, std::uint64_t seed) {
   torch::manual_seed(seed);
-  const problem p{torch::randn({64, 128}), torch::randn({96, 128}) / 8, torch::zeros(96), torch::randn({64, 96})};
+  const problem p{torch::randn({128, 256}), torch::randn({128, 256}) / 8, torch::zeros(128), torch::randn({128, 128})};
   const auto now = recipe.at(/*step=*/100, /*layer=*/3);
   const gradients ours = through_autograd(p, now), operations = through_operations(p, now);
   definition_check c;

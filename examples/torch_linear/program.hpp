@@ -88,7 +88,7 @@ inline void line(std::ostream& out, std::string name, const std::vector<std::str
   name.resize(std::max<std::size_t>(name.size() + 1, 28), ' ');
   out << "  " << name;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::size_t width = i + 1 < cells.size() ? 12 : 0;  // no spaces at the end
+    const std::size_t width = i + 1 < cells.size() ? i == 0 ? 16 : 12 : 0;  // no spaces at the end
     out << cells[i] << std::string(width > cells[i].size() ? width - cells[i].size() : 0, ' ');
   }
   out << "\n";
