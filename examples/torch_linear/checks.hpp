@@ -94,8 +94,11 @@ inline Tensor decoded(const bound_recipe& now, int operand, const Tensor& x) {
   const auto o = now.operand(operand);
   if (!o.policy.quantized) return x.to(torch::kBFloat16).to(torch::kDouble);
   Tensor out = torch::empty(x.sizes(), torch::kFloat);
-  const auto q = ufp4::quantize(o.policy.format, detail::view_as<float>(x), o.transform, o.policy.rule, o.rounding);
-  ufp4::dequantize(q, detail::view_as<float>(out));
+  const auto from = detail::view_as<float>(x), to = detail::view_as<float>(out);
+  if (o.policy.ms_eden)
+    ufp4::dequantize(ufp4::quantize_ms_eden(from, o.transform, o.rounding.random_bits), to);
+  else
+    ufp4::dequantize(ufp4::quantize(o.policy.format, from, o.transform, o.policy.rule, o.rounding), to);
   return out.to(torch::kDouble);
 }
 

@@ -28,7 +28,8 @@ inline constexpr const char* help_text =
 
 usage: torch_linear [OPTION]...
 
-  --recipe NAME   bf16, ufp4, ufp4-int4, nv-uniform, e2m1-baseline, nvfp4, te-four-over-six, tetrajet2, if4 or hif4
+  --recipe NAME   bf16, ufp4, ufp4-int4, nv-uniform, e2m1-baseline, nvfp4, te-four-over-six, quartet2,
+                  tetrajet2, if4 or hif4
                   (default: all of them)
   --steps N       of the training (default 300; 0 leaves it out)
   --seed N        of data, weights, signs and random bits (default 1)

@@ -62,6 +62,8 @@ inline model_recipe checked_recipe(const settings& run) {
   } catch (const std::invalid_argument& e) {
     throw usage_error(std::string("--recipe: invalid combination: ") + e.what());
   }
+  if (run.osci.period != 0 && !recipe.operand(1).quantized)
+    throw usage_error("--osci-reset: the recipe does not quantize the weights of fprop; add --format");
   return with_bf16_blocks(recipe, run.bf16_blocks, static_cast<std::size_t>(run.model.layers));
 }
 
@@ -248,6 +250,7 @@ class training_run {
                      {"seconds", number(s.all)},
                      {"share_quantize", number(s.quantize / s.all)},
                      {"share_gemm", number(s.gemm / s.all)},
+                     {"osci_resets", std::to_string(trainer_.osci_resets())},
                      {"kernels", compare::json_text(kernels_of(recipe_.quantized, run_, threads_))},
                      {"eigen", compare::json_text(Eigen::SimdInstructionSetsInUse())},
                      {"checkpoint_hash", compare::json_text(trainer_.hash())}}) +

@@ -10,6 +10,7 @@
 #include "../compare/text.hpp"
 #include "errors.hpp"
 #include "model.hpp"
+#include "osci_reset.hpp"
 #include "recipes.hpp"
 
 namespace train_lm {
@@ -28,10 +29,11 @@ struct settings {
   std::string recipe = "ufp4";
   recipe_parts parts;
   std::string bf16_blocks = "none";  ///< as bf16_blocks_of takes it
-  std::uint64_t seed = 1;            ///< of the initial weights, and of the recipe
-  std::uint64_t data_seed = 1;       ///< of the offsets of the training windows
-  std::vector<std::string> text;     ///< empty: the standard headers
-  std::uint64_t eval_every = 0;      ///< steps; 0: at the end
+  osci_reset_settings osci;
+  std::uint64_t seed = 1;         ///< of the initial weights, and of the recipe
+  std::uint64_t data_seed = 1;    ///< of the offsets of the training windows
+  std::vector<std::string> text;  ///< empty: the standard headers
+  std::uint64_t eval_every = 0;   ///< steps; 0: at the end
   std::size_t eval_windows = 64;
   std::uint64_t probe_every = 0;     ///< steps; 0: never
   std::uint64_t gradient_draws = 0;  ///< draws of the gradients that each probe measures; 0: none
@@ -120,6 +122,9 @@ inline listing decisive(const settings& s) {
           {"clip", text(s.parts.clip)},
           {"signs", text(s.parts.signs)},
           {"bf16_blocks", text(s.bf16_blocks)},
+          {"osci_reset", number(s.osci.period)},
+          {"osci_window", number(s.osci.window)},
+          {"osci_threshold", compare::shortest(s.osci.threshold, "null")},
           {"seed", number(s.seed)},
           {"data_seed", number(s.data_seed)},
           {"text", "[" + places + "]"},

@@ -54,6 +54,7 @@ class trainer {
         model_(run.model, run.seed),
         optimizer_(model_.parameters(), {}),
         average_(model_.parameters(), run.ema),
+        osci_(run.osci, recipe, model_.linear_weights(), model_.parameters()),
         engine_(recipe, threads, all) {}
 
   std::uint64_t step() const { return step_; }  ///< updates made
@@ -83,6 +84,7 @@ class trainer {
     const double rate = learning_rate{run_.lr, run_.warmup, run_.steps, run_.lr_floor}.at(step_);
     optimizer_.update(model_.parameters(), sums_, clip_factor(norm, 1.0), rate, threads_);
     ++step_;
+    osci_.after_update(step_, model_.parameters(), threads_);
     average_.add(model_.parameters(), step_ - first_step_);
     all_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return {step_, tokens(), flops(), rate, loss, {}, norm, seconds().all};
@@ -118,6 +120,8 @@ class trainer {
     return loss;
   }
 
+  std::uint64_t osci_resets() const { return osci_.resets(); }  ///< weights reset since this process began
+
   std::string hash() { return data_hash(state()); }
 
   /// `name`: of the file in the folder.
@@ -138,7 +142,8 @@ class trainer {
   void start_from(const checkpoint& from) {
     reject_other_program(from);
     std::vector<named_matrix> all = state();
-    all.resize(3 * model_.parameters().size());  // without the average, which begins with this run
+    all.resize(
+        3 * model_.parameters().size());  // without the average and what OsciReset watches, which begin with this run
     from.fill(all);
     set_step(from);
     if (done())
@@ -163,7 +168,7 @@ class trainer {
                           run_.data_seed, step_);
   }
 
-  /// Parameters, then both moments, all in the model's order.
+  /// Parameters, then both moments, all in the model's order; then the averages and what OsciReset watches.
   std::vector<named_matrix> state() {
     std::vector<named_matrix> all;
     auto& parameters = model_.parameters();
@@ -174,6 +179,7 @@ class trainer {
       all.push_back({"adamw.second." + parameters[p].name, &optimizer_.second_moments[p]});
     for (std::size_t p = 0; p < average_.means.size(); ++p)
       all.push_back({"average." + parameters[p].name, &average_.means[p]});
+    for (named_matrix& kept : osci_.state()) all.push_back(std::move(kept));
     return all;
   }
 
@@ -237,6 +243,7 @@ class trainer {
   model<float> model_;
   adamw<float> optimizer_;
   parameter_average<float> average_;
+  osci_reset osci_;
   recipe_engine engine_;
   microbatch_gradients<float> gradients_;
   std::vector<matrix<float>> sums_;

@@ -27,7 +27,7 @@ bool same(const ufp4::recipe::transform_choice& a, const ufp4::recipe::transform
 
 bool same(const ufp4::recipe::operand_policy& a, const ufp4::recipe::operand_policy& b) {
   return a.quantized == b.quantized && a.format == b.format && a.rule == b.rule && a.rounding == b.rounding &&
-         same(a.transform, b.transform);
+         same(a.transform, b.transform) && a.ms_eden == b.ms_eden;
 }
 
 bool same(const training_recipe& a, const training_recipe& b) {
@@ -77,6 +77,7 @@ TEST_CASE("recipes by name are the library's presets", "[recipes]") {
   CHECK(same(make_recipe("e2m1-baseline", {}, 7), ufp4::recipe::e2m1_baseline_recipe(7)));
   CHECK(same(make_recipe("nvfp4", {}, 7), ufp4::recipe::nvfp4_recipe(7)));
   CHECK(same(make_recipe("te-four-over-six", {}, 7), ufp4::recipe::te_four_over_six_recipe(7)));
+  CHECK(same(make_recipe("quartet2", {}, 7), ufp4::recipe::quartet2_recipe(7)));
   CHECK(same(make_recipe("tetrajet2", {}, 7), ufp4::recipe::tetrajet2_recipe(7)));
   CHECK(same(make_recipe("if4", {}, 7), ufp4::recipe::if4_recipe(7)));
   CHECK(same(make_recipe("hif4", {}, 7), ufp4::recipe::hif4_recipe(7)));

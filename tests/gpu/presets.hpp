@@ -28,8 +28,9 @@ inline const named_recipe training_recipes[] = {{"ufp4_recipe", ufp4::recipe::uf
                                                 {"nvfp4_recipe", ufp4::recipe::nvfp4_recipe(5)},
                                                 {"te_four_over_six_recipe", ufp4::recipe::te_four_over_six_recipe(7)},
                                                 {"bf16_recipe", ufp4::recipe::bf16_recipe(6)}};
-/// The recipes whose formats GPUs reject.
-inline const named_recipe recipes_of_cpus[] = {{"tetrajet2_recipe", ufp4::recipe::tetrajet2_recipe(8)},
+/// The recipes that GPUs reject.
+inline const named_recipe recipes_of_cpus[] = {{"quartet2_recipe", ufp4::recipe::quartet2_recipe(11)},
+                                               {"tetrajet2_recipe", ufp4::recipe::tetrajet2_recipe(8)},
                                                {"if4_recipe", ufp4::recipe::if4_recipe(9)},
                                                {"hif4_recipe", ufp4::recipe::hif4_recipe(10)}};
 

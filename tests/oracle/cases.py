@@ -686,6 +686,17 @@ def gemm_fly(rng, index):
       "c", "float", model.exact_blocks(model.quantize(x, fa, transform, rounding), model.quantize(w, fb, transform)))])
 
 
+def ms_eden(rng, index):
+  transform = any_transform(rng, True, *(("random", 128),) if index % 2 else (("plain", "random", "signed")[index // 2 % 3],
+                                                                              (16, 32, 64, 256)[index // 6 % 4]))
+  kind = str(rng.choice(MODERATE_KINDS + ("wide", "tiny", "huge", "holes", "subnormal")))
+  x = matrix(rng, int(rng.integers(1, 12)), int(rng.choice([1, 16, 100, 128, 300, 512])), kind, model.PRESETS["nvfp4"])
+  seed, stream = any_seed(rng), any_seed(rng)
+  payload = pack("ms_eden") + pack_matrix(x) + pack_transform(transform) + pack(seed, stream)
+  return Case("ms_eden", index, dict(kind=kind, shape=x.shape, n=transform.n, seed=hex(seed)), payload,
+              lambda: quantize_fields(model.ms_eden(x, transform.built(), seed, stream)))
+
+
 def derive(rng, index):
   rows = [(any_seed(rng), any_seed(rng), int(rng.integers(0, 2**32)), int(role)) for role in range(24)]
   want = np.array([model.derive(*r) for r in rows], np.uint64)
@@ -742,7 +753,7 @@ def families():
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),
-              "gemm_fly": (60, gemm_fly), "derive": (20, derive), "linear": (210, linear), "measure": (60, measure),
+              "gemm_fly": (60, gemm_fly), "ms_eden": (120, ms_eden), "derive": (20, derive), "linear": (240, linear), "measure": (60, measure),
               "bin_bias": (4, bin_bias)})
   return out
 

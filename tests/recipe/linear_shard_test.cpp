@@ -184,6 +184,7 @@ std::vector<named_recipe> all_recipes() {
           {"tetrajet2", recipe::tetrajet2_recipe(13)},
           {"if4", recipe::if4_recipe(14)},
           {"hif4", recipe::hif4_recipe(15)},
+          {"quartet2", recipe::quartet2_recipe(16)},
           {"bf16", recipe::bf16_recipe(0)}};
 }
 

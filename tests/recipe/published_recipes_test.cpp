@@ -3,10 +3,12 @@
 // ctest: bits
 #include <ufp4/recipe/linear.hpp>
 
+#include <algorithm>
 #include <array>
 
 #include "recipe/linear_model.hpp"
 #include "support/catch.hpp"
+#include "support/rejection.hpp"
 #include "support/seed.hpp"
 
 using namespace ufp4;
@@ -17,7 +19,7 @@ namespace {
 constexpr std::uint64_t seed = 21, step = (std::uint64_t{3} << 32) + 7;
 constexpr std::uint32_t number = 5;
 
-enum class map : std::uint8_t { none, random16, random64, transformer_engine };
+enum class map : std::uint8_t { none, random16, random64, random128, transformer_engine };
 
 /// One operand in the table of numerics 7.
 struct row {
@@ -25,7 +27,16 @@ struct row {
   map transform = map::none;
   bool is_stochastic = false;
   scale_rule_spec rule = {};
+  bool by_ms_eden = false;
 };
+
+any_quantized untyped(const quantized_matrix<nvfp4>& q) {
+  any_quantized copy(q.spec(), q.rows(), q.cols(), q.transform());
+  std::copy(q.codes().begin(), q.codes().end(), copy.codes().begin());
+  std::copy(q.scale_bytes().begin(), q.scale_bytes().end(), copy.scale_bytes().begin());
+  copy.set_tensor_scale(q.tensor_scale());
+  return copy;
+}
 
 /// A recipe as its publication has it: X, W, dY, W^T, dY^T, X^T.
 struct published {
@@ -41,14 +52,16 @@ struct published {
       case map::none: return {};
       case map::random16: return random_hadamard<16>{signs}.spec();
       case map::random64: return random_hadamard<64>{signs}.spec();
+      case map::random128: return random_hadamard<128>{signs}.spec();
       default: return signed_hadamard<16>(transformer_engine_signs).to_bf16().spec();
     }
   }
   any_quantized quantized(int operand, const matrix_view<const float>& x) const {
     const row& how = table[static_cast<std::size_t>(operand)];
+    const stochastic random_bits{.seed = derived(seed, step, number, static_cast<unsigned>(16 + operand))};
+    if (how.by_ms_eden) return untyped(quantize_ms_eden(x, transform(operand), random_bits));
     if (!how.is_stochastic) return quantize(how.format, x, transform(operand), how.rule);
-    return quantize(how.format, x, transform(operand), how.rule,
-                    stochastic{.seed = derived(seed, step, number, static_cast<unsigned>(16 + operand))});
+    return quantize(how.format, x, transform(operand), how.rule, random_bits);
   }
 };
 
@@ -71,6 +84,8 @@ std::vector<published> all_published() {
   const row te{spec_of<nvfp4>, map::none, false, mae}, te_weight{spec_of<nvfp4_square>, map::none, false, mae};
   const row jet{spec_of<tetrajet2>}, jet_backward{spec_of<tetrajet2>, map::random16, true};
   const row hi{spec_of<hif4>, map::random64};
+  const row four{spec_of<nvfp4>, map::none, false, four_over_six{}.spec()};
+  const row eden{spec_of<nvfp4>, map::random128, false, {}, true};
   return {{"nvfp4", recipe::nvfp4_recipe(seed), like_transformer_engine<nvfp4, nvfp4_square>()},
           {"if4", recipe::if4_recipe(seed), like_transformer_engine<if4, if4_square>()},
           {"te_four_over_six", recipe::te_four_over_six_recipe(seed), {te, te_weight, te, te_weight, te, te}},
@@ -78,6 +93,7 @@ std::vector<published> all_published() {
            recipe::tetrajet2_recipe(seed),
            {jet, jet, jet_backward, jet_backward, jet_backward, jet_backward},
            true},
+          {"quartet2", recipe::quartet2_recipe(seed), {four, four, eden, eden, eden, eden}, true},
           {"hif4", recipe::hif4_recipe(seed), {hi, hi, hi, hi, hi, hi}}};
 }
 
@@ -106,7 +122,7 @@ TEST_CASE("the recipes of publications have the policies of the table", "[recipe
       CAPTURE(p.name, i);
       const row& want = p.table[static_cast<std::size_t>(i)];
       const recipe::operand_policy& o = p.made.operand(i);
-      CHECK((o.quantized && o.format == want.format && o.rule == want.rule));
+      CHECK((o.quantized && o.format == want.format && o.rule == want.rule && o.ms_eden == want.by_ms_eden));
       CHECK(o.rounding.what ==
             (want.is_stochastic ? rounding_spec::kind::stochastic : rounding_spec::kind::nearest_even));
       const transform_spec bound = p.made.at(step, number).operand(i).transform;
@@ -151,4 +167,47 @@ TEST_CASE("the NVFP4 paper's blocks in bf16 are the first 2 and the last 8 of 62
   for (std::size_t i = 0; i < 9; ++i)
     if (bf16_blocks{2, 3}.contain(i, 9)) kept.push_back(i);
   CHECK(kept == std::vector<std::size_t>{0, 1, 6, 7, 8});
+}
+
+TEST_CASE("MS-EDEN with a rounding, a rule, another format or without a transform is an error", "[recipe]") {
+  const std::vector<float> x(256, 1.0f);
+  std::vector<float> y(4, 42.0f);
+  const auto message = [&](const auto& edit) {
+    recipe::training_recipe r = recipe::quartet2_recipe(1);
+    edit(r.dgrad);
+    const std::string text = support::rejection([&] {
+      linear_backward_input(r.at(0, 0), matrix_view<const float>(x.data(), 2, 128),
+                            matrix_view<const float>(x.data(), 128, 2), matrix_view<float>(y.data(), 2, 2));
+    });
+    CHECK(y == std::vector<float>(4, 42.0f));
+    return text;
+  };
+  CHECK(message([](auto& g) { g.left.rounding = stochastic{}; }) ==
+        "linear_backward_input: dgrad.left (dY): MS-EDEN has a rounding and a scale rule of its own; leave both out");
+  CHECK(message([](auto& g) { g.right.rule = scale_up{}; }) ==
+        "linear_backward_input: dgrad.right (W^T): MS-EDEN has a rounding and a scale rule of its own; leave both out");
+  CHECK(message([](auto& g) { g.left.format = spec_of<e2m1_f32>; })
+            .starts_with(
+                "linear_backward_input: dgrad.left (dY): MS-EDEN is for formats of one grid in blocks of one row"));
+  CHECK(message([](auto& g) { g.left.transform = g.right.transform = {}; }) ==
+        "linear_backward_input: dgrad.left (dY): MS-EDEN needs a transform of at least the block's length, got none");
+}
+
+TEST_CASE("a quantized weight under MS-EDEN is rejected by a recipe without it, or with another seed", "[recipe]") {
+  const std::vector<float> w(128 * 128, 1.0f), dy(128, 1.0f);
+  std::vector<float> dx(128);
+  const matrix_view<const float> weights(w.data(), 128, 128);
+  const auto made = quantize_weight(recipe::quartet2_recipe(1).at(2, 3), weights, {.backward = true});
+  const auto message = [&](const recipe::training_recipe& r) {
+    return support::rejection([&] {
+      linear_backward_input(r.at(2, 3), matrix_view<const float>(dy.data(), 1, 128), made,
+                            matrix_view<float>(dx.data(), 1, 128));
+    });
+  };
+  CHECK(message(recipe::quartet2_recipe(1)) == "");
+  CHECK(message(recipe::quartet2_recipe(2)).find("mismatch") != std::string::npos);
+  recipe::training_recipe nearest = recipe::quartet2_recipe(1);
+  nearest.dgrad.right.ms_eden = false;
+  CHECK(message(nearest).find("rounding mismatch: part 0 of w was quantized under another policy") !=
+        std::string::npos);
 }

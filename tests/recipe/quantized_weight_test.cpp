@@ -37,7 +37,8 @@ std::vector<recipe::training_recipe> recipes() {
           recipe::te_four_over_six_recipe(8),
           recipe::tetrajet2_recipe(9),
           recipe::if4_recipe(10),
-          recipe::hif4_recipe(11)};
+          recipe::hif4_recipe(11),
+          recipe::quartet2_recipe(12)};
 }
 
 /// Both operations with a matrix and with a quantized_weight: equal bytes.

@@ -1,7 +1,8 @@
 // ufp4 - the preset recipes of numerics 7, and their names: those of the UFP4 paper, and published ones as data.
 // SPDX-License-Identifier: Apache-2.0
 //
-// tetrajet2_recipe, if4_recipe and hif4_recipe have formats of extended_presets: CPUs run them, GPUs reject them.
+// tetrajet2_recipe, if4_recipe and hif4_recipe have formats of extended_presets, quartet2_recipe has MS-EDEN: CPUs run
+// them, GPUs reject them.
 // docs/recipes.md says where each differs from its source.
 #pragma once
 
@@ -94,6 +95,16 @@ constexpr training_recipe te_four_over_six_recipe(std::uint64_t seed) {
   return r;
 }
 
+/// Quartet II (arXiv 2601.22813): fprop in nvfp4 under four_over_six; in dgrad and wgrad, random_hadamard<128> and
+/// MS-EDEN on both operands, an unbiased estimate. Signs are drawn at each step.
+constexpr training_recipe quartet2_recipe(std::uint64_t seed) {
+  training_recipe r = uniform_recipe(seed, {.format = spec_of<nvfp4>, .rule = four_over_six{}});
+  const operand_policy backward{.format = spec_of<nvfp4>, .transform = random_hadamard<128>{}, .ms_eden = true};
+  r.dgrad = r.wgrad = {backward, backward};
+  r.redraw_signs_each_step = true;
+  return r;
+}
+
 /// TetraJet-v2 (arXiv 2510.27527): scales of 1 x 128 above those of 1 x 16, fprop to nearest; in dgrad and wgrad,
 /// random_hadamard<16> and stochastic rounding of both operands. Signs are drawn at each step.
 constexpr training_recipe tetrajet2_recipe(std::uint64_t seed) {
@@ -130,6 +141,7 @@ inline constexpr named_recipe named_recipes[] = {
     {"e2m1-baseline", e2m1_baseline_recipe},
     {"nvfp4", nvfp4_recipe},
     {"te-four-over-six", te_four_over_six_recipe},
+    {"quartet2", quartet2_recipe},
     {"tetrajet2", tetrajet2_recipe},
     {"if4", if4_recipe},
     {"hif4", hif4_recipe},
