@@ -687,8 +687,9 @@ def gemm_fly(rng, index):
 
 
 def ms_eden(rng, index):
-  transform = any_transform(rng, True, *(("random", 128),) if index % 2 else (("plain", "random", "signed")[index // 2 % 3],
-                                                                              (16, 32, 64, 256)[index // 6 % 4]))
+  kinds, lengths = ("plain", "random", "signed"), (16, 32, 64, 256)
+  how, n = ("random", 128) if index % 2 else (kinds[index // 2 % 3], lengths[index // 6 % 4])
+  transform = any_transform(rng, True, how, n)
   kind = str(rng.choice(MODERATE_KINDS + ("wide", "tiny", "huge", "holes", "subnormal")))
   x = matrix(rng, int(rng.integers(1, 12)), int(rng.choice([1, 16, 100, 128, 300, 512])), kind, model.PRESETS["nvfp4"])
   seed, stream = any_seed(rng), any_seed(rng)
