@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// docs/interop.md has the table of layouts. A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two
 /// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble, or, of elements of one byte (ufp4
-/// layout), int8 or, of floats, uint8 [R, C]; scales are [R, C/B], row-major. The tensor scale is F32, [1], of modelopt []. A factor f means
-/// value = code * (scale * f), a divisor d (of compressed_tensors) value = code * (scale / d): here the tensor scale is
-/// then fl(1/d).
+/// layout), int8 or, of floats, uint8 [R, C]; scales are [R, C/B], row-major. The tensor scale is F32, [1], of modelopt
+/// []. A factor f means value = code * (scale * f), a divisor d (of compressed_tensors) value = code * (scale / d):
+/// here the tensor scale is then fl(1/d).
 ///
 /// A weight of more dimensions has them in all its tensors, those of R first. Blocks run along the last dimension C of
 /// what is stored; its tensor scales are as many as the first dimension has indices, or one.
