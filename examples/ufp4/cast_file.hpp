@@ -1,10 +1,10 @@
 // ufp4 - a file of quantized weights becomes one of weights in another format, without loss where they fit.
 // SPDX-License-Identifier: Apache-2.0
-/// | weights | found by names, types and metadata; cast slice by slice (interop::read_slice), their transform stays      |
-/// | copied  | everything else unchanged; metadata except those that describe the weights                             |
-/// | memory  | a slice of a weight in both formats                                                                    |
-/// | bits    | of ufp4::cast on the whole weight, or on each slice of three or more dimensions                        |
-/// | failure | interop::file_error; the output is then unchanged                                                      |
+/// | weights | found by names, types and metadata; cast slice by slice (interop::read_slice); transforms stay   |
+/// | copied  | everything else unchanged; metadata except those that describe the weights                       |
+/// | memory  | a slice of a weight in both formats                                                              |
+/// | bits    | of ufp4::cast on the whole weight, or on each slice of three or more dimensions                  |
+/// | failure | interop::file_error; the output is then unchanged                                                |
 #pragma once
 
 #include <cstddef>
