@@ -476,6 +476,8 @@ TEST_CASE("an invalid command line is rejected before a file is opened", "[tool]
   CHECK(contains(rejected({in, "-f", "nvfp4"}), "-o OUT is needed"));
   CHECK(contains(rejected({in, "-o", out}), "-f FORMAT is needed; there are nvfp4"));
   CHECK(contains(rejected({in, "-f", "fp5", "-o", out}), "unknown format fp5"));
+  for (const char* name : {"tetrajet2", "if4", "hif4", "mxfp8_e4m3"})
+    CHECK(contains(rejected({in, "-f", name, "-o", out}), "format not available in files: " + std::string(name)));
   CHECK(contains(rejected({in, in, "-f", "nvfp4", "-o", out}), "is a second FILE"));
   CHECK(contains(rejected({in, "-f", "nvfp4", "-o", out, "--fast"}), "unknown argument --fast"));
   CHECK(contains(rejected({in, "-f", "nvfp4", "-o", out, "--rht", "24"}),
