@@ -167,9 +167,9 @@ inline std::string format_text(const format_spec& format) {
   constexpr const char* scales[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0", "e6m2"};
   const outer_scale& outer = format.outer;
   std::string text = "grid=" + (format.is_wide() ? wide_text(format) : grid_text(format.grid));
-  for (int g = 0; g < format.choice.count; ++g)
-    text += " grid" + std::to_string(g + 1) + "=" + grid_text(format.choice.grid[g]) + "*" +
-            shortest_text(format.choice.factor[g]);
+  for (int g = 1; g <= format.choice.count; ++g)
+    text += " grid" + std::to_string(g) + "=" + grid_text(ufp4::detail::nth_grid(format, g)) + "*" +
+            shortest_text(ufp4::detail::factor_of(format, g));
   text += std::string(" scale=") + scales[static_cast<int>(format.scale)];
   if (format.has_outer_array() || (outer.span == outer_span::tensor && outer.type != scale_kind::f32))
     text += std::string(" outer=") + scales[static_cast<int>(outer.type)] + "/" +
