@@ -43,7 +43,10 @@ class axis {
   int count_ = 1;
 };
 
-inline std::string hue_class(const preset& format) { return format.uniform ? "uniform" : "e2m1"; }
+/// "uniform" or "e2m1"; "plain" for what is neither.
+inline std::string hue_class(const preset& format) {
+  return format.uniform ? "uniform" : format.element == "E2M1" ? "e2m1" : "plain";
+}
 
 inline void gridlines(std::ostream& out, const axis& x) {
   for (int i = 0; i < x.ticks(); ++i) {
@@ -54,12 +57,20 @@ inline void gridlines(std::ostream& out, const axis& x) {
 
 }  // namespace detail
 
-inline void write_legend(std::ostream& out) {
+inline void write_legend(std::ostream& out, const comparison& c) {
+  const bool others = std::any_of(c.outcomes.begin(), c.outcomes.end(),
+                                  [](const outcome& o) { return detail::hue_class(o.format) == "plain"; });
   out << R"(<ul class="legend">
 <li class="e2m1"><svg aria-hidden="true"><rect class="solid" width="14" height="14" rx="3"/></svg>E2M1</li>
 <li class="uniform"><svg aria-hidden="true"><rect class="solid" width="14" height="14" rx="3"/></svg>uniform: E1M2,
 int4</li>
-<li class="plain"><svg aria-hidden="true"><circle class="hollow" cx="7" cy="7" r="5"/></svg>without a transform</li>
+)";
+  if (others)
+    out << R"(<li class="plain"><svg aria-hidden="true"><rect class="solid" width="14" height="14" rx="3"/></svg>other
+grids</li>
+)";
+  out << R"(<li class="plain"><svg aria-hidden="true"><circle class="hollow" cx="7" cy="7" r="5"/></svg>without a
+transform</li>
 <li class="plain"><svg aria-hidden="true"><circle class="solid" cx="7" cy="7" r="6"/></svg>after a Hadamard transform of
 each block</li>
 </ul>
@@ -198,18 +209,20 @@ inline std::vector<bar> bars_of(const outcome& before, const outcome& after) {
 
 }  // namespace detail
 
-/// How often each value of the grid is used, one plot a preset; all share one vertical scale.
+/// How often each value of the grid is used, one plot for each preset with one grid; all share one vertical scale.
 inline void write_histograms(std::ostream& out, const comparison& c) {
   double tallest = 0;
   for (std::size_t i = 0; i + 1 < c.outcomes.size(); i += 2)
-    for (const auto& b : detail::bars_of(c.outcomes[i], c.outcomes[i + 1]))
-      tallest = std::max({tallest, b.before, b.after});
+    if (c.outcomes[i].format.has_one_grid)
+      for (const auto& b : detail::bars_of(c.outcomes[i], c.outcomes[i + 1]))
+        tallest = std::max({tallest, b.before, b.after});
   constexpr double base = 100;
   const auto height = [&](double share) { return tallest == 0 ? 0 : 92 * share / tallest; };
 
   out << "<div class=\"histograms\">\n";
   for (std::size_t i = 0; i + 1 < c.outcomes.size(); i += 2) {
     const outcome &before = c.outcomes[i], &after = c.outcomes[i + 1];
+    if (!before.format.has_one_grid) continue;
     const auto bars = detail::bars_of(before, after);
     const double slot = 100.0 / static_cast<double>(bars.size());
     out << "<figure style=\"margin:0\"><div class=\"head\"><h3 class=\"mono\">" << before.format.name

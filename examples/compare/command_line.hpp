@@ -12,13 +12,14 @@
 #include "../common/arguments.hpp"
 #include "../common/output.hpp"
 #include "experiment.hpp"
+#include "random_matrix.hpp"
 #include "stored_matrix.hpp"
 #include "text.hpp"
 
 namespace compare {
 
 inline constexpr const char* help_text =
-    R"(ufp4 compare - quantizes a real matrix in every 4-bit preset of ufp4, with and without a Hadamard
+    R"(ufp4 compare - quantizes a real matrix in presets of ufp4, with and without a Hadamard
 transform, multiplies it with itself, and shows the errors.
 
 usage: ufp4 compare [INPUT] [OPTION]...
@@ -27,6 +28,8 @@ input (default: the C++ standard library's own headers as text)
   --npy FILE                    a matrix from NumPy: float32, float16 or bfloat16 (void of 2 bytes)
   --safetensors FILE[:TENSOR]   a matrix of a safetensors file; without TENSOR its largest one
   --text PATH...                text files, or directories of them, one document a row
+  --random NAME                 256 x 1024 random numbers: gauss, laplace, t5 (Student's t with 5 degrees of freedom)
+                                or outliers (gauss, one of each 16 columns times 20)
 
 output (default: a table here, and compare.html)
   --html FILE                   the report's name (- is stdout)
@@ -35,7 +38,8 @@ output (default: a table here, and compare.html)
                                 FILE must not end in .safetensors, .npy or .gguf
 
 options
-  -f, --format LIST             formats, separated by commas, or all (default: all)
+  -f, --format LIST             formats and groups of formats, separated by commas: base, extended, wide, or all
+                                (default: base; `ufp4 formats` lists them)
   --search ERROR                for each block, the scale near the default one with the smallest error: mse, mae, or
                                 mse:BELOW,ABOVE with the steps of the window (default: no search)
   --rows N                      at most N rows, evenly spaced over the matrix; 0 is all (default 1000)
@@ -47,7 +51,9 @@ examples
   ufp4 compare
   ufp4 compare --npy embeddings.npy --html embeddings.html
   ufp4 compare --npy embeddings.npy --format nvfp4,mxfp4,nvint4 --search mse
+  ufp4 compare --npy embeddings.npy --format nv_e1m2,extended
   ufp4 compare --safetensors model.safetensors:model.layers.0.mlp.down_proj.weight --rows 2000
+  ufp4 compare --random laplace --format all --csv
   ufp4 compare --text ~/notes --json | jq '.results[] | {format, rht, sqnr_db}'
 
 exit status: 0 done; 1 the input cannot be read or an output cannot be written; 2 wrong usage
@@ -56,7 +62,7 @@ exit status: 0 done; 1 the input cannot be read or an output cannot be written; 
 using common::usage_error;
 
 struct options {
-  enum class input { headers, npy, safetensors, text } from = input::headers;
+  enum class input { headers, npy, safetensors, text, random } from = input::headers;
   std::vector<std::string> paths;
   std::string html = "compare.html";
   bool html_asked = false;
@@ -90,6 +96,7 @@ inline void check_outputs(const options& o) {
       if (common::is_same_file(outputs[i].second, outputs[j].second))
         reject(outputs[i], "the report of " + std::string(outputs[j].first));
     for (const std::string& path : o.paths) {
+      if (o.from == options::input::random) break;
       const std::string input = o.from == options::input::safetensors ? split_tensor_argument(path).first : path;
       if (common::is_same_file(outputs[i].second, input)) reject(outputs[i], "the input " + printable(input));
     }
@@ -112,6 +119,9 @@ inline options parse_options(common::arguments& rest) {
     } else if (flag == "--text") {
       input_is(options::input::text, flag);
       while (auto more = rest.optional_value()) o.paths.push_back(*more);
+    } else if (flag == "--random") {
+      input_is(options::input::random, flag);
+      o.paths.front() = checked_random_name(o.paths.front());
     } else if (flag == "--html") {
       o.html = rest.value(flag);
       common::check_report_name(flag, o.html);

@@ -35,11 +35,12 @@ namespace compare {
 /// A preset in the reports. Presets of one family differ in the element only.
 struct preset {
   std::string_view name;
-  std::string_view element;  ///< "E2M1", "E1M2" or "int4"
+  std::string_view element;  ///< "E2M1", "E1M2", "int4", "fp8_e4m3", "2 grids"
   std::string scale;         ///< the family: "binary32", "E4M3 + tensor", "E8M0"
   std::size_t block = 0;
-  bool uniform = false;            ///< evenly spaced values: E1M2 and int4
-  std::array<float, 16> values{};  ///< by code
+  bool uniform = false;            ///< evenly spaced values: E1M2 and integers
+  bool has_one_grid = true;        ///< an element is one of 16 values times its scale
+  std::array<float, 16> values{};  ///< by code, if has_one_grid
 };
 
 struct outcome {
@@ -62,7 +63,7 @@ struct outcome {
 struct settings {
   int threads = 0;         ///< 0: all cores
   std::uint64_t seed = 0;  ///< of the transform's signs
-  std::vector<std::string> formats = tool::formats_in_list("all");
+  std::vector<std::string> formats = tool::formats_in_list("base");
   tool::scale_choice scales{};  ///< --search
 };
 
@@ -198,9 +199,10 @@ class bench {
 
   /// Without and with a transform of one block: it spreads each value over the elements that share its scale.
   void run(const tool::format_facts& facts) {
-    preset format{facts.name, short_name(facts.element), scale_name(facts.spec), 0, facts.uniform(), {}};
+    preset format{facts.name, short_name(facts), scale_name(facts.spec), 0, facts.uniform(), facts.has_one_grid(), {}};
     format.block = static_cast<std::size_t>(facts.spec.block.cols);
-    std::copy(std::begin(facts.spec.grid.value), std::end(facts.spec.grid.value), format.values.begin());
+    if (format.has_one_grid)
+      std::copy(std::begin(facts.spec.grid.value), std::end(facts.spec.grid.value), format.values.begin());
     measure(format, facts.spec, 0);
     measure(format, facts.spec, format.block);
   }
@@ -209,14 +211,21 @@ class bench {
   /// The exact product, and every format twice.
   std::size_t steps() const { return 1 + 2 * with_.formats.size(); }
 
-  /// "E2M1" for "fp4<E2M1>".
-  static std::string_view short_name(std::string_view element) {
+  /// "E2M1" for "fp4<E2M1>", "2 grids" for blocks that choose one of two.
+  static std::string_view short_name(const tool::format_facts& facts) {
+    constexpr std::array<std::string_view, 5> several{"", "", "2 grids", "3 grids", "4 grids"};
+    if (facts.grids() > 1) return several[static_cast<std::size_t>(facts.grids())];
+    const std::string_view element = facts.element;
     constexpr std::string_view begin = "fp4<";
     return element.starts_with(begin) ? element.substr(begin.size(), element.size() - begin.size() - 1) : element;
   }
   static std::string scale_name(const ufp4::format_spec& format) {
-    constexpr std::array<const char*, 5> names{"binary32", "bfloat16", "E4M3", "UE5M3", "E8M0"};
-    return names[static_cast<std::size_t>(format.scale)] + std::string(format.has_tensor_scale() ? " + tensor" : "");
+    constexpr std::array<const char*, 6> names{"binary32", "bfloat16", "E4M3", "UE5M3", "E8M0", "E6M2"};
+    const std::string outer = format.has_tensor_scale()   ? " + tensor"
+                              : !format.has_outer_array() ? ""
+                              : format.outer.segment == 0 ? " + row"
+                                                          : " + " + std::to_string(format.outer.segment) + " columns";
+    return names[static_cast<std::size_t>(format.scale)] + outer;
   }
 
   /// hadamard: length of the transform, 0 for none.

@@ -30,6 +30,7 @@ inline matrix read_input(const options& o) {
     case options::input::npy: return read_npy(o.paths.front(), o.rows);
     case options::input::safetensors: return read_safetensors(o.paths.front(), o.rows);
     case options::input::text: return read_corpus(o.paths, o.rows);
+    case options::input::random: return random_matrix(o.paths.front(), o.rows);
     case options::input::headers: break;
   }
   return read_standard_headers(o.rows);

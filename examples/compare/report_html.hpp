@@ -120,7 +120,7 @@ inline void write_html(std::ostream& out, const comparison& c, const std::string
   write_opening(out, c);
 
   open_section(out, "Signal to quantization noise, without and with the transform", "Further right is better.");
-  write_legend(out);
+  write_legend(out, c);
   write_paired_chart(out, c, metric_named("sqnr_db"), marks::dots);
   close_section(out);
 
@@ -151,9 +151,9 @@ uniformly distributed over the bin; if it is negative, values shrink. int4 is E1
 
   open_section(
       out, "Which values are used",
-      R"(Share of the elements that got each value of the grid, from the most negative to the most positive, all
-plots on one scale. Wide and pale is without the transform, narrow and solid is with it. &ldquo;Buckets used&rdquo; is 1
-if all values are used equally often.)");
+      R"(Share of the elements that got each value of the grid, for formats with one grid of 16 values, all plots on one
+scale; from the most negative value to the most positive. Wide and pale is without the transform, narrow and solid is
+with it. &ldquo;Buckets used&rdquo; is 1 if all values are used equally often.)");
   write_histograms(out, c);
   close_section(out);
 

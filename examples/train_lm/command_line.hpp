@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "../common/arguments.hpp"
@@ -64,6 +65,7 @@ output
   --resume                      continue from the checkpoint in FOLDER, with the same options
   --checkpoint-every N          steps between checkpoints (default 0: at the end and on Ctrl-C)
   --keep-at N                   keep the checkpoint of step N as checkpoint-N.safetensors, for --from
+  --capture-at N                write the operands of the linear layers in step N to operands-N.safetensors: X, W, dY
   --eval-every N                steps between validation losses (default 0: at the end)
   --eval-windows N              sequences for a validation loss
   --probe-every N               steps between measurements of every operand and of the residual stream (default 0: none)
@@ -142,6 +144,7 @@ inline void add_training_flags(std::map<std::string, flag_reader>& flags, change
   count("--gradient-draws", &settings::gradient_draws, 2, 1 << 20);
   count("--checkpoint-every", &settings::checkpoint_every, 0, many);
   count("--keep-at", &settings::keep_at, 1, many);
+  count("--capture-at", &settings::capture_at, 1, many);
   count("--threads", &settings::threads, 0, 1024);
   flags["--lr"] = [&then](arguments& rest, const std::string& flag) {
     const double x = rest.positive(flag);
@@ -208,9 +211,11 @@ inline void check(const settings& s) {
   if (s.resume && s.out.empty()) throw usage_error("--resume needs --out FOLDER, which has the checkpoint");
   if (s.checkpoint_every != 0 && s.out.empty()) throw usage_error("--checkpoint-every needs --out FOLDER");
   if (s.keep_at != 0 && s.out.empty()) throw usage_error("--keep-at needs --out FOLDER");
-  if (s.keep_at > s.steps)
-    throw usage_error("--keep-at must be at most --steps, " + std::to_string(s.steps) + ", got " +
-                      std::to_string(s.keep_at));
+  if (s.capture_at != 0 && s.out.empty()) throw usage_error("--capture-at needs --out FOLDER");
+  for (const auto& [flag, step] : {std::pair{"--keep-at", s.keep_at}, {"--capture-at", s.capture_at}})
+    if (step > s.steps)
+      throw usage_error(flag + (" must be at most --steps, " + std::to_string(s.steps)) + ", got " +
+                        std::to_string(step));
   if (s.probe_every != 0 && s.out.empty()) throw usage_error("--probe-every needs --out FOLDER, for probes.csv");
   if (s.gradient_draws != 0 && s.probe_every == 0) throw usage_error("--gradient-draws needs --probe-every N");
   if (s.warmup > s.steps)

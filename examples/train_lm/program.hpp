@@ -166,6 +166,8 @@ class training_run {
     measured_rows measured;
     const bool probed =
         writes() && run_.probe_every != 0 && (next == trainer_.first_step() + 1 || next % run_.probe_every == 0);
+    if (folder_ && next == run_.capture_at)
+      trainer_.capture(*folder_, "operands-" + std::to_string(next) + ".safetensors");
     log_row row = trainer_.advance(probed ? &measured : nullptr);
     if (writes() && (trainer_.done() || (run_.eval_every != 0 && next % run_.eval_every == 0)))
       row.valid_loss = valid_ = trainer_.validate();

@@ -46,6 +46,7 @@ struct settings {
   bool resume = false;
   std::uint64_t checkpoint_every = 0;  ///< steps; 0: at the end and on Ctrl-C
   std::uint64_t keep_at = 0;           ///< the step whose checkpoint is kept for `from`; 0: none
+  std::uint64_t capture_at = 0;        ///< the step whose operands are written; 0: none
   bool csv = false, json = false, quiet = false;
 };
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture.hpp"
 #include "checkpoint.hpp"
 #include "corpus.hpp"
 #include "gemm_errors.hpp"
@@ -123,6 +124,17 @@ class trainer {
   std::uint64_t osci_resets() const { return osci_.resets(); }  ///< weights reset since this process began
 
   std::string hash() { return data_hash(state()); }
+
+  /// Writes the operands of every linear layer in the next step, of the whole batch, to the file `name` of the folder.
+  /// Changes no bit and is not counted in the step's time. Not a collective.
+  void capture(run_folder& folder, const std::string& name) {
+    recipe_engine inner(recipe_, threads_);
+    inner.begin_step(step_);
+    capturing_engine engine(inner);
+    pass_statistics ignored;
+    model_.forward_backward(batch_of({0, run_.microbatches}), engine, threads_, gradients_, ignored);
+    folder.save(name, {{"made_by", "ufp4 train_lm 1"}, {"step", std::to_string(step_ + 1)}}, engine.operands());
+  }
 
   /// `name`: of the file in the folder.
   void save(run_folder& folder, const std::string& name) {

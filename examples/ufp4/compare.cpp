@@ -6,6 +6,6 @@
 
 namespace tool {
 
-const command compare_command{"compare", "every format on one matrix, with a report", compare::help_text, compare::run};
+const command compare_command{"compare", "formats on one matrix, with a report", compare::help_text, compare::run};
 
 }  // namespace tool

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <ufp4/block/scale_rules.hpp>
@@ -36,6 +37,15 @@ inline constexpr format_note format_notes[] = {
     {"int4_f32", "4-bit integers, binary32 scales of 16", "symmetric INT4 in groups of 16"},
     {"int8_f32", "8-bit integers, binary32 scales of 16", "symmetric INT8 in groups of 16"},
     {"mxint8", "8-bit integers, power-of-two scales of 32", "OCP MXINT8"},
+    {"tetrajet2", "NVFP4 with a binary32 scale for every 128 columns of a row", "TetraJet-v2 (arXiv 2510.27527)"},
+    {"if4", "each block E2M1 or 4-bit integers times 6/7, with NVFP4's scales", "IF4 (arXiv 2603.28765)"},
+    {"hif4", "the uniform grid, e6m2 scales of 64, one-bit exponents of 8 and 4", "HiF4 (arXiv 2602.11287)"},
+    {"mixfp4", "each block the uniform grid or E2M1, with NVFP4's scales", "MixFP4 (arXiv 2605.31035)"},
+    {"razer", "each block E2M1 with -5 or with 5 instead of -0, with NVFP4's scales", "RaZeR (arXiv 2501.04052)"},
+    {"mxfp8_e4m3", "8-bit floats, power-of-two scales of 32", "OCP MXFP8 (E4M3)"},
+    {"mxfp8_e5m2", "8-bit floats, power-of-two scales of 32", "OCP MXFP8 (E5M2)"},
+    {"mxfp6_e3m2", "6-bit floats in a byte, power-of-two scales of 32", "OCP MXFP6 (E3M2)"},
+    {"mxfp6_e2m3", "6-bit floats in a byte, power-of-two scales of 32", "OCP MXFP6 (E2M3)"},
 };
 
 constexpr const format_note* find_note(std::string_view name) {
@@ -47,51 +57,95 @@ constexpr bool every_preset_has_a_note() {
   bool all = true;
   const auto check = [&](auto row) { all = all && find_note(row.name) != nullptr; };
   ufp4::for_each_preset(check);
+  ufp4::for_each_extended_preset(check);
   ufp4::for_each_wide_preset(check);
+  ufp4::for_each_reference_preset(check);
   return all;
 }
 static_assert(every_preset_has_a_note(), "add a row to format_notes for the new preset");
 
+/// The groups of presets that --format takes by name.
+enum class format_group : std::uint8_t {
+  base,      ///< ufp4::presets: 4 bits, one grid, one scale a block and at most one of the tensor
+  extended,  ///< ufp4::extended_presets
+  wide,      ///< ufp4::wide_presets and ufp4::reference_presets: a code takes a byte
+};
+inline constexpr std::array<std::string_view, 3> format_group_names{"base", "extended", "wide"};
+
 /// A preset as the tool shows it.
 struct format_facts {
   std::string_view name;
+  format_group group{};
   std::string_view element;  ///< as the library spells it
   ufp4::format_spec spec;
   double bits_per_element = 0;
   std::string_view summary, peers;
 
-  /// The value of each code.
-  std::vector<float> values() const {
+  /// How many grids a block chooses among.
+  int grids() const { return 1 + spec.choice.count; }
+  /// Whether an element is one of 16 values times the scales of its block: one grid, no one-bit exponents.
+  bool has_one_grid() const { return !spec.is_wide() && grids() == 1 && spec.block.group[0] == 0; }
+
+  /// The value of each code; of several grids those of one, without its factor.
+  std::vector<float> values(int grid = 0) const {
     std::vector<float> all;
     for (int code = 0; code < (spec.is_wide() ? 256 : 16); ++code)
-      all.push_back(ufp4::detail::value_of(spec, static_cast<std::uint8_t>(code)));
+      all.push_back(spec.is_wide() ? ufp4::detail::value_of(spec, static_cast<std::uint8_t>(code))
+                                   : ufp4::detail::nth_grid(spec, grid).value[code]);
     return all;
   }
-  /// The values that rounding gives and that are not negative, ascending.
-  std::vector<float> magnitudes() const {
+  /// The values, not negative, that rounding gives with both signs, ascending; of several grids those of one, without
+  /// its factor.
+  std::vector<float> magnitudes(int grid = 0) const {
     std::vector<float> found;
-    for (int n = 0; spec.is_wide() && n < 128; ++n) found.push_back(static_cast<float>(n) * spec.grid.unit);
-    for (int i = 0; i < spec.grid.levels; ++i)
-      if (spec.grid.level[i] >= 0) found.push_back(spec.grid.level[i]);
+    const ufp4::grid4& g = ufp4::detail::nth_grid(spec, grid);
+    for (int i = 0; i < g.levels; ++i)
+      if (g.level[i] >= 0 && has_negative(g, i)) found.push_back(g.level[i]);
+    if (!spec.is_wide()) return found;
+    for (const float v : values())
+      if (v >= 0 && v <= spec.grid.qmax) found.push_back(v);
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    return found;
+  }
+  /// The values that rounding gives with one sign only.
+  std::vector<float> unpaired(int grid = 0) const {
+    std::vector<float> found;
+    const ufp4::grid4& g = ufp4::detail::nth_grid(spec, grid);
+    for (int i = 0; !spec.is_wide() && i < g.levels; ++i)
+      if (!has_negative(g, i)) found.push_back(g.level[i]);
     return found;
   }
   bool uniform() const {
     const std::vector<float> m = magnitudes();
     for (std::size_t i = 2; i < m.size(); ++i)
       if (m[i] - m[i - 1] != m[1] - m[0]) return false;
-    return true;
+    return spec.is_wide() || has_one_grid();
   }
   bool is_integer() const { return element == "int4" || element == "int8"; }
   std::string_view scale() const {
-    constexpr std::array<std::string_view, 5> names{"float", "bf16", "e4m3", "ue5m3", "e8m0"};
+    constexpr std::array<std::string_view, 6> names{"float", "bf16", "e4m3", "ue5m3", "e8m0", "e6m2"};
     return names[static_cast<std::size_t>(spec.scale)];
   }
+  /// The type of the outer scales, and for how many columns of a row one is: "float", "float/128", "-".
+  std::string outer() const {
+    if (!spec.two_level()) return "-";
+    const std::string type = spec.outer.type == ufp4::scale_kind::f32 ? "float" : "bf16";
+    return spec.has_tensor_scale()   ? type
+           : spec.outer.segment == 0 ? type + "/row"
+                                     : type + "/" + std::to_string(spec.outer.segment);
+  }
   std::string block() const { return std::to_string(spec.block.rows) + "x" + std::to_string(spec.block.cols); }
+
+ private:
+  static bool has_negative(const ufp4::grid4& g, int i) {
+    return std::count(g.level, g.level + g.levels, -g.level[i]) > 0;
+  }
 };
 
 namespace detail {
 
-template <ufp4::any_element_format Element>
+template <class Element>
 inline constexpr std::string_view element_name = "custom";
 template <>
 inline constexpr std::string_view element_name<ufp4::fp4<ufp4::E2M1>> = "fp4<E2M1>";
@@ -103,61 +157,90 @@ template <>
 inline constexpr std::string_view element_name<ufp4::int8> = "int8";
 template <>
 inline constexpr std::string_view element_name<ufp4::int8q6> = "int8q6";
+template <>
+inline constexpr std::string_view element_name<ufp4::fp8_e4m3> = "fp8_e4m3";
+template <>
+inline constexpr std::string_view element_name<ufp4::fp8_e5m2> = "fp8_e5m2";
+template <>
+inline constexpr std::string_view element_name<ufp4::fp6_e3m2> = "fp6_e3m2";
+template <>
+inline constexpr std::string_view element_name<ufp4::fp6_e2m3> = "fp6_e2m3";
+template <>
+inline constexpr std::string_view element_name<ufp4::if4::element_type> = "one_of<fp4<E2M1>, scaled<int4, 6, 7>>";
+template <>
+inline constexpr std::string_view element_name<ufp4::mixfp4::element_type> =
+    "one_of<fp4<E1M2>, scaled<fp4<E2M1>, 1, 4>>";
+template <>
+inline constexpr std::string_view element_name<ufp4::razer::element_type> =
+    "one_of<fp4_remapped<E2M1, -5>, fp4_remapped<E2M1, 5>>";
 
-/// The rows of a list of presets.
+/// Adds the rows of a list of presets.
 template <class Rows>
-std::vector<format_facts> facts_of(Rows list) {
-  std::vector<format_facts> rows;
+void add_facts(Rows list, format_group group, std::vector<format_facts>& to) {
   ufp4::for_each_row(list, [&](auto row) {
     using format = typename decltype(row)::format;
     const format_note& note = *find_note(row.name);
-    rows.push_back({row.name, element_name<typename format::element_type>, row.spec, format::bits_per_element,
-                    note.summary, note.peers});
+    to.push_back({row.name, group, element_name<typename format::element_type>, row.spec, format::bits_per_element,
+                  note.summary, note.peers});
   });
-  return rows;
 }
 
 }  // namespace detail
 
-/// Every preset of 4 bits, in the order of the library's list: what formats are compared by.
+/// Every preset of the library, by group, in the order of the library's lists.
 inline const std::vector<format_facts>& all_formats() {
-  static const std::vector<format_facts> all = detail::facts_of(ufp4::presets{});
-  return all;
-}
-/// The presets of one byte.
-inline const std::vector<format_facts>& wide_formats() {
-  static const std::vector<format_facts> all = detail::facts_of(ufp4::wide_presets{});
+  static const std::vector<format_facts> all = [] {
+    std::vector<format_facts> rows;
+    detail::add_facts(ufp4::presets{}, format_group::base, rows);
+    detail::add_facts(ufp4::extended_presets{}, format_group::extended, rows);
+    detail::add_facts(ufp4::wide_presets{}, format_group::wide, rows);
+    detail::add_facts(ufp4::reference_presets{}, format_group::wide, rows);
+    return rows;
+  }();
   return all;
 }
 
 /// The preset of that name; common::usage_error, which lists the names, for any other.
 inline const format_facts& format_named(std::string_view name) {
-  for (const auto* list : {&all_formats(), &wide_formats()})
-    for (const format_facts& f : *list)
-      if (f.name == name) return f;
+  for (const format_facts& f : all_formats())
+    if (f.name == name) return f;
   throw common::usage_error("unknown format " + ufp4::interop::printable(name) + "; there are " + ufp4::preset_names());
 }
 
-/// Names separated by commas, as --format takes them; if one of them is "all", all formats.
+namespace detail {
+
+/// The names of a group, or of all formats; none if no group has that name.
+inline std::vector<std::string> formats_of_group(std::string_view group) {
+  std::vector<std::string> names;
+  for (const format_facts& f : all_formats())
+    if (group == "all" || group == format_group_names[static_cast<std::size_t>(f.group)]) names.emplace_back(f.name);
+  return names;
+}
+
+}  // namespace detail
+
+/// Names and groups separated by commas, as --format takes them: base, extended, wide, and all for every format. In the
+/// order of the list; if there is a group, in that of all_formats().
 inline std::vector<std::string> formats_in_list(std::string_view list) {
-  std::vector<std::string> chosen;
-  bool all = false;
+  std::vector<std::string> chosen, named;
+  bool any_group = false;
   for (std::size_t begin = 0, comma = 0; comma != std::string_view::npos; begin = comma + 1) {
     comma = list.find(',', begin);
     const std::string_view name = list.substr(begin, comma == std::string_view::npos ? comma : comma - begin);
     if (name.empty()) throw common::usage_error("--format " + ufp4::interop::printable(list) + " has an empty name");
-    if (name == "all") {
-      all = true;
-      continue;
-    }
+    const std::vector<std::string> group = detail::formats_of_group(name);
+    chosen.insert(chosen.end(), group.begin(), group.end());
+    any_group = any_group || !group.empty();
+    if (!group.empty()) continue;
     chosen.emplace_back(format_named(name).name);
-    if (std::count(chosen.begin(), chosen.end(), chosen.back()) > 1)
+    if (std::count(named.begin(), named.end(), chosen.back()) > 0)
       throw common::usage_error("--format names " + chosen.back() + " twice");
+    named.push_back(chosen.back());
   }
-  if (!all) return chosen;
-  chosen.clear();
-  for (const format_facts& f : all_formats()) chosen.emplace_back(f.name);
-  return chosen;
+  if (!any_group) return chosen;
+  std::vector<std::string> ordered = detail::formats_of_group("all");
+  std::erase_if(ordered, [&](const auto& name) { return std::count(chosen.begin(), chosen.end(), name) == 0; });
+  return ordered;
 }
 
 }  // namespace tool

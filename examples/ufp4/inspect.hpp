@@ -41,8 +41,9 @@ what to look at
   --rows N              at most N rows of a tensor, evenly spaced; 0 is all (default 0)
 
 what to measure
-  -f, --format LIST     formats, separated by commas, or all (default: all except the int4 formats,
-                        which have the values of the E1M2 formats with other codes)
+  -f, --format LIST     formats and groups of formats, separated by commas: base, extended, wide, or all
+                        (`ufp4 formats` lists them; default: base except the int4 formats, which have
+                        the values of the E1M2 formats with other codes)
   --rht N               the Hadamard transform's length: 16, 32, 64, 128 or 256; 0 measures without one
                         (default: each format's block)
   --search ERROR        for each block, the scale near the default one with the smallest error: mse, mae, or
@@ -90,7 +91,7 @@ namespace detail {
 inline std::vector<std::string> usual_formats() {
   std::vector<std::string> chosen;
   for (const format_facts& f : all_formats())
-    if (!f.is_integer()) chosen.emplace_back(f.name);
+    if (f.group == format_group::base && !f.is_integer()) chosen.emplace_back(f.name);
   return chosen;
 }
 
@@ -193,7 +194,7 @@ inline inspected_file inspect_file(const std::string& path, const inspect_option
   const bool detailed = o.detail || (alone && to_measure == 1);
   inspected_file file{path, std::string(kind_of(input)), {}};
   if (out != nullptr) print_file_head(*out, file, entries);
-  if (out != nullptr && to_measure > 0 && !detailed) print_line_head(*out << "\n", sizes);
+  if (out != nullptr && to_measure > 0 && !detailed) print_line_head(*out << "\n", o.plan.formats);
 
   const common::progress_line line;
   std::size_t at = 0;
@@ -210,7 +211,7 @@ inline inspected_file inspect_file(const std::string& path, const inspect_option
     if (detailed && t.measured)
       print_detail(*out << "\n", t, sizes);
     else
-      print_line(*out, t, sizes, o.list);
+      print_line(*out, t, o.plan.formats, o.list);
     out->flush();
   }
   line.clear();

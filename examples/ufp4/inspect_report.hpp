@@ -99,15 +99,42 @@ inline double plain_attenuation(const measured_matrix& m) { return m.outcomes.fr
 
 }  // namespace detail
 
+namespace detail {
+
+/// The columns of print_line: one text and one number for each size, at most as many in a line as fit 80 characters.
+class size_columns {
+ public:
+  size_columns(const std::vector<std::string>& formats, std::string first) : line_(std::move(first)) {
+    constexpr std::size_t least = 11, number = 6, transform = 3;
+    for (const std::string& name : formats) label_ = std::max({label_, least, name.size() + transform});
+    in_a_line_ = std::max<std::size_t>(1, (80 - line_.size()) / (2 + label_ + number));
+    indent_ = std::string(line_.size(), ' ');
+  }
+
+  void add(const std::string& label, const std::string& number) {
+    if (count_ != 0 && count_ % in_a_line_ == 0) line_ += "\n" + indent_;
+    ++count_;
+    line_ += "  " + left(label, label_) + right(number, 6);
+  }
+  const std::string& text() const { return line_; }
+
+ private:
+  std::string line_, indent_;
+  std::size_t label_ = 0, in_a_line_ = 1, count_ = 0;
+};
+
+}  // namespace detail
+
 /// The head of print_line's columns.
-inline void print_line_head(std::ostream& out, const std::vector<double>& sizes) {
-  out << detail::right("amax", 9) << detail::right("crest", 7) << detail::right("atten.", 7);
-  for (const double bits : sizes) out << "  " << detail::left(detail::bits_text(bits), 11) << detail::right("dB", 6);
-  out << "\n";
+inline void print_line_head(std::ostream& out, const std::vector<std::string>& formats) {
+  detail::size_columns columns(formats,
+                               detail::right("amax", 9) + detail::right("crest", 7) + detail::right("atten.", 7));
+  for (const double bits : detail::sizes_of(formats)) columns.add(detail::bits_text(bits), "dB");
+  out << columns.text() << "\n";
 }
 
 /// The tensor in one line; if it was measured, a second line with statistics and the best format of each size.
-inline void print_line(std::ostream& out, const inspected& t, const std::vector<double>& sizes, bool listed) {
+inline void print_line(std::ostream& out, const inspected& t, const std::vector<std::string>& formats, bool listed) {
   using namespace detail;
   out << head_text(t.entry, listed);
   if (t.measured)
@@ -116,14 +143,13 @@ inline void print_line(std::ostream& out, const inspected& t, const std::vector<
   out << "\n";
   if (!t.measured) return;
   const measured_matrix& m = *t.measured;
-  std::string line = right(significant(m.values.amax, 4), 9) + right(fixed(m.values.crest(), 1), 7) +
-                     right(fixed(plain_attenuation(m), 3), 7);
-  for (const double bits : sizes) {
+  size_columns columns(formats, right(significant(m.values.amax, 4), 9) + right(fixed(m.values.crest(), 1), 7) +
+                                    right(fixed(plain_attenuation(m), 3), 7));
+  for (const double bits : sizes_of(formats)) {
     const format_outcome* const best = best_of_size(m, bits);
-    line += "  " + left(best == nullptr ? "-" : label(*best, "+H"), 11) +
-            right(best == nullptr ? "-" : fixed(best->report.sqnr_db, 2), 6);
+    columns.add(best == nullptr ? "-" : label(*best, "+H"), best == nullptr ? "-" : fixed(best->report.sqnr_db, 2));
   }
-  out << line << "\n";
+  out << columns.text() << "\n";
 }
 
 namespace detail {
@@ -193,16 +219,19 @@ inline void print_detail(std::ostream& out, const inspected& t, const std::vecto
   print_values(out, t);
   const bool transformed =
       std::any_of(m.outcomes.begin(), m.outcomes.end(), [](const auto& o) { return o.hadamard != 1; });
+  constexpr std::size_t longest = 8;  // of a base format
+  std::size_t name_width = longest + 2;
+  for (const format_outcome& o : m.outcomes) name_width = std::max(name_width, o.format.name.size() + 2);
   const std::string three = right("SQNR dB", 8) + " " + right("atten.", 8) + right("buckets", 9);
   out << "\n"
-      << left("", 16) << (transformed ? left("   without a transform", 26) : "   without a transform")
+      << left("", name_width + 6) << (transformed ? left("   without a transform", 26) : "   without a transform")
       << (transformed ? "      after the Hadamard transform" : "") << "\n";
-  out << left("format", 10) << left("bits", 6) << three << (transformed ? "   " + three + "   of" : "") << "\n";
+  out << left("format", name_width) << left("bits", 6) << three << (transformed ? "   " + three + "   of" : "") << "\n";
   std::string best_formats;
   for (std::size_t i = 0; i < m.outcomes.size(); i += transformed ? 2 : 1) {
     const format_outcome& plain = m.outcomes[i];
     const format_outcome* const best = best_of_size(m, plain.format.bits_per_element);
-    out << left(std::string(plain.format.name), 10) << left(fixed(plain.format.bits_per_element, 2), 6)
+    out << left(std::string(plain.format.name), name_width) << left(fixed(plain.format.bits_per_element, 2), 6)
         << outcome_text(plain, best == &plain);
     if (transformed) {
       const format_outcome& after = m.outcomes[i + 1];

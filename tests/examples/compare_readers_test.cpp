@@ -1,11 +1,15 @@
 // ufp4 - tests: reading a matrix in examples/compare: which matrix, which rows, which errors.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "../../examples/compare/corpus.hpp"
+#include "../../examples/compare/random_matrix.hpp"
 #include "../../examples/compare/stored_matrix.hpp"
 #include "../../examples/compare/text.hpp"
 #include "support/catch.hpp"
@@ -142,6 +146,38 @@ TEST_CASE("trigrams ignore case and the amount of white space", "[corpus]") {
   float sum = 0;
   for (const float count : compare::detail::count_trigrams("abcdef")) sum += count;
   REQUIRE(sum == 4);
+}
+
+TEST_CASE("random matrices have the moments of their distributions, and the same numbers in every run", "[random]") {
+  struct expected {
+    const char* name;
+    double variance, kurtosis, kurtosis_margin;
+  };
+  // Student's t with n degrees of freedom: variance n / (n - 2), kurtosis 3 + 6 / (n - 4). Of the outliers 15 of 16
+  // columns have variance 1, one 400.
+  const double variance = (15 + 400) / 16.0, fourth = 3 * (15 + 160000) / 16.0;
+  for (const expected& e : {expected{"gauss", 1, 3, 0.1}, expected{"laplace", 2, 6, 0.3}, expected{"t5", 5 / 3.0, 9, 3},
+                            expected{"outliers", variance, fourth / (variance * variance), 3}}) {
+    INFO(e.name);
+    const compare::matrix m = compare::random_matrix(e.name, 0);
+    REQUIRE((m.rows == 256 && m.cols == 1024 && m.values.size() == 256 * 1024));
+    double sum = 0, squares = 0, fourths = 0;
+    for (const float v : m.values) {
+      const double x = static_cast<double>(v);
+      sum += x, squares += x * x, fourths += x * x * x * x;
+    }
+    const auto n = static_cast<double>(m.values.size());
+    CHECK(sum / n == Approx(0).margin(0.02 * std::sqrt(e.variance)));
+    CHECK(squares / n == Approx(e.variance).epsilon(0.02));
+    CHECK(fourths * n / (squares * squares) == Approx(e.kurtosis).margin(e.kurtosis_margin));
+    CHECK(compare::random_matrix(e.name, 0).values == m.values);
+    const compare::matrix half = compare::random_matrix(e.name, 128);
+    REQUIRE(half.rows == 128);
+    CHECK(std::equal(half.values.end() - 1024, half.values.end(), m.values.begin() + 254 * 1024));
+  }
+  const auto gauss = compare::random_matrix("gauss", 0), outliers = compare::random_matrix("outliers", 0);
+  for (std::size_t i = 0; i < 64; ++i)
+    CHECK(outliers.values[i] == Approx((i % 16 == 3 ? 20.0f : 1.0f) * gauss.values[i]).epsilon(1e-6));
 }
 
 TEST_CASE("text of untrusted origin is printed without control characters", "[text]") {

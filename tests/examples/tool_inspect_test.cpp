@@ -84,10 +84,19 @@ tool::measure_plan every_format() {
   return plan;
 }
 
+/// Calls visit(row) for every preset of the library, in the order of the tool's list.
+template <class Visit>
+void for_each_format(const Visit& visit) {
+  ufp4::for_each_preset(visit);
+  ufp4::for_each_extended_preset(visit);
+  ufp4::for_each_wide_preset(visit);
+  ufp4::for_each_reference_preset(visit);
+}
+
 /// Every outcome against analysis::measure on the matrix in memory; the plan has the block's own transform length.
 void check_outcomes(const tool::measured_matrix& m, const ufp4::matrix_view<const float>& x, std::uint64_t seed) {
   std::size_t i = 0;
-  ufp4::for_each_preset([&](auto preset) {
+  for_each_format([&](auto preset) {
     using Format = typename decltype(preset)::format;
     INFO(preset.name);
     REQUIRE(i + 1 < m.outcomes.size());
@@ -422,11 +431,13 @@ TEST_CASE("invalid command lines are usage errors, bad files are file errors", "
 TEST_CASE("the name all selects all formats wherever it is in the list", "[inspect]") {
   std::vector<std::string> all;
   for (const tool::format_facts& f : tool::all_formats()) all.emplace_back(f.name);
-  for (const char* list : {"all", "nvfp4,all", "all,nvfp4", "mxfp4,all,int4_f32"}) {
+  for (const char* list : {"all", "nvfp4,all", "all,nvfp4", "mxfp4,all,int4_f32", "wide,base,extended"}) {
     INFO(list);
     CHECK(tool::formats_in_list(list) == all);
   }
   CHECK(tool::formats_in_list("mxfp4,nvfp4") == std::vector<std::string>{"mxfp4", "nvfp4"});
+  CHECK(tool::formats_in_list("extended,nvfp4") ==
+        std::vector<std::string>{"nvfp4", "tetrajet2", "if4", "hif4", "mixfp4", "razer"});
 }
 
 TEST_CASE("a report never replaces its input, whatever name is given for it", "[inspect]") {
@@ -532,38 +543,49 @@ TEST_CASE("JSON distinguishes an SQNR without any error from one that is not a n
   CHECK(count(inspected({none, "--json", "-f", "int4_f32", "--rht", "0"}), "\"sqnr_db\": null") == 1);
 }
 
-TEST_CASE("the tool lists the presets of the library, in their order", "[formats]") {
+TEST_CASE("the tool lists every preset of the library, in the order of its lists", "[formats]") {
   std::size_t i = 0;
-  ufp4::for_each_preset([&](auto preset) {
+  for_each_format([&](auto preset) {
     REQUIRE(i < tool::all_formats().size());
     const tool::format_facts& f = tool::all_formats()[i++];
-    CHECK(f.name == preset.name);
-    CHECK(f.spec == preset.spec);
-    CHECK_FALSE(f.summary.empty());
-    CHECK(f.element != "custom");
-  });
-  CHECK(i == tool::all_formats().size());
-  std::size_t wide = 0;
-  ufp4::for_each_wide_preset([&](auto preset) {
-    REQUIRE(wide < tool::wide_formats().size());
-    const tool::format_facts& f = tool::wide_formats()[wide++];
+    INFO(preset.name);
     CHECK((f.name == preset.name && f.spec == preset.spec && !f.summary.empty() && f.element != "custom"));
     CHECK(&tool::format_named(preset.name) == &f);
   });
-  CHECK(wide == tool::wide_formats().size());
+  CHECK(i == tool::all_formats().size());
+  CHECK(tool::formats_in_list("base").size() == ufp4::presets::size);
+  CHECK(tool::formats_in_list("extended").size() == ufp4::extended_presets::size);
+  CHECK(tool::formats_in_list("wide").size() == ufp4::wide_presets::size + ufp4::reference_presets::size);
 }
 
 TEST_CASE("formats prints the properties of the types", "[formats]") {
   const std::string text = run(tool::formats, {});
-  CHECK(count(text, "nvfp4     0 0.5 1 1.5 2 3 4 6              1x16   e4m3   float   4.50  no\n") == 1);
-  CHECK(count(text, "mx_e1m2   0 0.25 0.5 0.75 1 1.25 1.5 1.75  1x32   e8m0   -       4.25  yes\n") == 1);
-  CHECK(count(text, "int4_f32  0 1 2 3 4 5 6 7                  1x16   float  -       6.00  yes\n") == 1);
-  CHECK(count(text, "int8_f32  0 1 2 ... 127                    1x16   float  -       10.00 yes\n") == 1);
-  CHECK(count(text, "mxint8    0 0.01562 0.03125 ... 1.984      1x32   e8m0   -       8.25  yes\n") == 1);
+  for (const char* line :
+       {"nvfp4       0 0.5 1 1.5 2 3 4 6              1x16  e4m3  float     4.50  no",
+        "mx_e1m2     0 0.25 0.5 0.75 1 1.25 1.5 1.75  1x32  e8m0  -         4.25  yes",
+        "int4_f32    0 1 2 3 4 5 6 7                  1x16  float -         6.00  yes",
+        "tetrajet2   0 0.5 1 1.5 2 3 4 6              1x16  e4m3  float/128 4.75  no",
+        "            or 0 1 2 3 4 5 6 7 times 0.8571\nhif4        0 0.25 0.5 0.75 1 1.25 1.5 1.75  1x64  e6m2  -",
+        "            times 1 or 2 for each 8 columns\n            times 1 or 2 for each 4 columns\nmixfp4",
+        "            or 0 0.5 1 1.5 2 3 4 6 times 0.25\nrazer",
+        "            and -5\n            or 0 0.5 1 1.5 2 3 4 6 and 5\nint8_f32",
+        "int8_f32    0 1 2 ... 127                    1x16  float -         10.00 yes",
+        "mxint8      0 0.01562 0.03125 ... 1.984      1x32  e8m0  -         8.25  yes",
+        "mxfp8_e5m2  0 1.526e-05 3.052e-05 ... 57344  1x32  e8m0  -         8.25  no",
+        "mxfp6_e2m3  0 0.125 0.25 ... 7.5             1x32  e8m0  -         8.25  no"}) {
+    INFO(line);
+    CHECK(count(text, "\n" + std::string(line)) == 1);
+  }
   const std::string json = run(tool::formats, {"--json"});
   CHECK(count(json,
               "\"name\": \"int4_f32\", \"element\": \"int4\", \"values\": [0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, "
               "-4, -3, -2, -1], \"block\": [1, 16], \"scale\": \"float\", \"tensor_scale\": null, "
               "\"bits_per_element\": 6, \"uniform\": true") == 1);
-  CHECK(count(json, "\"uniform\": false") == 3);
+  // E2M1 three times, the five extended presets, and the floats of 8 and 6 bits.
+  CHECK(count(json, "\"uniform\": false") == 3 + 5 + 4);
+  CHECK(count(json, "\"more_grids\": [{\"factor\": 0.25, \"values\": [0, 0.5, 1, 1.5, 2, 3, 4, 6, ") == 1);
+  CHECK(count(json, "\"outer_scale\": \"float/128\", \"more_grids\": [], \"exponent_columns\": []") == 1);
+  CHECK(count(json,
+              "\"outer_scale\": null, \"more_grids\": [], \"exponent_columns\": [8, 4], "
+              "\"group\": \"extended\"") == 1);
 }

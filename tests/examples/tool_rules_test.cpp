@@ -55,9 +55,11 @@ TEST_CASE("a search joins the rule before it and after it, and a rule that does 
   CHECK_THROWS_AS(tool::check_rule(choice, tool::format_named("nvfp4")), common::usage_error);
 }
 
-TEST_CASE("a list of formats has each name once, or all") {
+TEST_CASE("a list of formats has each name once, or groups") {
   CHECK(tool::formats_in_list("nvfp4,mxfp4") == std::vector<std::string>{"nvfp4", "mxfp4"});
   CHECK(tool::formats_in_list("all").size() == tool::all_formats().size());
+  CHECK(tool::formats_in_list("hif4,nvfp4") == std::vector<std::string>{"hif4", "nvfp4"});
   CHECK_THROWS_AS(tool::formats_in_list("nvfp4,nvfp4"), common::usage_error);
+  CHECK_THROWS_AS(tool::formats_in_list("all,if4,if4"), common::usage_error);
   CHECK_THROWS_AS(tool::formats_in_list("nvfp4,,mxfp4"), common::usage_error);
 }

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <ufp4/interop/safetensors.hpp>
 #include <vector>
 
 #include "../../examples/train_lm/program.hpp"
@@ -167,6 +168,8 @@ TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
                                      {"--ema", "1"},
                                      {"--ema", "-0.5"},
                                      {"--keep-at", "5"},
+                                     {"--capture-at", "5"},
+                                     {"--steps", "10", "--capture-at", "11", "--out", "x"},
                                      {"--steps", "10", "--keep-at", "11", "--out", "x"},
                                      {"--gradient-draws", "4"},
                                      {"--gradient-draws", "1", "--probe-every", "1", "--out", "x"},
@@ -503,6 +506,27 @@ TEST_CASE("a branch under another recipe is resumed with the bits of an uninterr
       tiny() + arguments{"--recipe", "e2m1-baseline", "--seed", "7", "--steps", "40", "--out", whole, "--resume"});
   CHECK(moved.status == 1);
   CHECK(moved.err.find("settings mismatch: the checkpoint has from_hash") != std::string::npos);
+}
+
+TEST_CASE("--capture-at writes the operands of the step with their shapes and weights, and changes no bit", "[bits]") {
+  const std::string folder = scratch() / "captured";
+  REQUIRE(train_with(tiny() + arguments{"--capture-at", "17", "--out", folder}).status == 0);
+  check_like_uninterrupted_hash(folder);
+  ufp4::interop::safetensors_reader file(folder + "/operands-17.safetensors");
+  CHECK(file.tensors().size() == 3 * 4);
+  const train_lm::checkpoint captured(folder + "/operands-17.safetensors");
+  const train_lm::checkpoint before(trunk() + "/checkpoint-16.safetensors");
+  for (const std::string name : {"qkv", "out", "gate_up", "down"}) {
+    const auto shape = [&](const char* operand) { return file.at(operand + (".block0." + name)).shape; };
+    CHECK(shape("X")[0] == shape("dY")[0]);
+    CHECK(shape("X")[1] == shape("W")[1]);
+    // Step 17 multiplies with the weights of 16 updates.
+    train_lm::matrix<float> w(static_cast<train_lm::index>(shape("W")[0]), static_cast<train_lm::index>(shape("W")[1]));
+    train_lm::matrix<float> trained = w;
+    captured.fill({{"W.block0." + name, &w}});
+    before.fill({{"block0." + name, &trained}});
+    CHECK(w == trained);
+  }
 }
 
 TEST_CASE("--gradient-draws measures at every probe, changes no bit, and finds no error under exact arithmetic",
