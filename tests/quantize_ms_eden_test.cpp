@@ -97,6 +97,7 @@ TEST_CASE("the codes do not depend on the random bits, and the mean of a scale o
   double amax = 0;
   for (const float v : transformed) amax = std::max(amax, std::abs(static_cast<double>(v)));
   const double largest = 6 / 0.988125, tensor = amax / (256 * largest);
+  CHECK(std::abs(static_cast<double>(first.tensor_scale()) / tensor - 1) < 1e-6);
   std::vector<double> before(8), sums(8);
   double squares = 0, products = 0;
   for (std::size_t b = 0; b < 8; ++b) {

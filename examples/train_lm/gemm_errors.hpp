@@ -1,6 +1,6 @@
 // ufp4 - gemm_errors: bias and error of the three GEMMs of a recipe, on tensors captured from a model in training.
 // SPDX-License-Identifier: Apache-2.0
-/// A capturing_engine keeps X, W and dY of every linear layer of one pass. With C the exact product of a GEMM in
+/// X, W and dY of every linear layer are those of one pass with exact products. With C the exact product of a GEMM in
 /// binary64, C_s its product under a recipe in draw s, which has its own recipe seed, so its own random signs and
 /// random bits, and d_s = C_s - C, over S draws:
 ///
@@ -16,42 +16,34 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "capture.hpp"
 #include "linear.hpp"
-#include "model_config.hpp"
 
 namespace train_lm {
 
 /// The tensors of one linear layer: T x K, N x K, T x N.
 struct captured_linear {
-  std::uint32_t linear = 0;
+  std::uint32_t linear = 0;  ///< linear_number
+  std::string name;          ///< as block0.qkv
   matrix<float> x, w, dy;
 };
 
-/// Exact products, which keeps the tensors of dense layers.
-class capturing_engine final : public linear_engine<float> {
- public:
-  void forward(std::uint32_t linear, const token_segments& s, const matrix<float>& x, const matrix<float>& w,
-               matrix<float>& y) override {
-    kept.push_back({linear, x, w, {}});
-    exact_.forward(linear, s, x, w, y);
+/// The layers of one pass of a dense model through the engine, in the order of the forward pass, which is that of
+/// linear_number.
+inline std::vector<captured_linear> layers_of(capturing_engine& engine) {
+  std::vector<captured_linear> layers;
+  for (const named_matrix& m : engine.operands()) {
+    const std::size_t dot = m.name.find('.');
+    const std::string operand = m.name.substr(0, dot), layer = m.name.substr(dot + 1);
+    if (operand == "X") layers.push_back({static_cast<std::uint32_t>(layers.size()), layer, *m.value, {}, {}});
+    if (operand == "W") layers.back().w = *m.value;
+    if (operand == "dY") std::ranges::find(layers, layer, &captured_linear::name)->dy = *m.value;
   }
-  void backward_input(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& w,
-                      matrix<float>& dx) override {
-    exact_.backward_input(linear, s, dy, w, dx);
-  }
-  void backward_weight(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& x,
-                       matrix<float>& dw) override {
-    std::ranges::find(kept, linear, &captured_linear::linear)->dy = dy;
-    exact_.backward_weight(linear, s, dy, x, dw);
-  }
-
-  std::vector<captured_linear> kept;  ///< in the order of the forward pass
-
- private:
-  plain_engine<float> exact_;
-};
+  return layers;
+}
 
 /// An estimate with the ends of its 95% interval.
 struct estimate {

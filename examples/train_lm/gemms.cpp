@@ -33,7 +33,7 @@ std::vector<train_lm::captured_linear> captured(train_lm::thread_pool& threads) 
   train_lm::ranks alone;
   train_lm::trainer trainer(run, text, ufp4::recipe::bf16_recipe(1), threads, alone);
   while (!trainer.done()) trainer.advance();
-  return trainer.capture();
+  return trainer.next_operands();
 }
 
 void write_tables(std::size_t draws) {

@@ -93,11 +93,12 @@ class trainer {
 
   /// X, W and dY of every linear layer in the next step's batch, under exact products. Of a dense model; changes no
   /// bit.
-  std::vector<captured_linear> capture() {
-    capturing_engine engine;
+  std::vector<captured_linear> next_operands() {
+    plain_engine<float> exact;
+    capturing_engine engine(exact);
     pass_statistics ignored;
     model_.forward_backward(batch_of({0, run_.microbatches}), engine, threads_, gradients_, ignored);
-    return std::move(engine.kept);
+    return layers_of(engine);
   }
 
   /// Mean cross entropy over the validation windows under the recipe. Not a collective.
