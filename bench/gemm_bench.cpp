@@ -343,14 +343,15 @@ void add_small_calls() {
       "quantized_gemm nvfp4", "1x256x256", "GFLOP/s", 2e-9 * n * n,
       [=](const cpu::context& ctx) { return [=] { quantized_gemm(ctx, qx, qw, y, options); }; },
       [=] {
-        const auto plan = cpu::detail::plan_gemm(
-            cpu::detail::kernels::gemm<>, detail::gemm_job_of(qx, qw, detail::sink_of(y), options), cpu::resolve({}));
-        static detail::buffer<std::byte> left(plan.kernel->left_bytes(plan.job, 1));
-        static detail::buffer<std::byte> scratch(plan.kernel->scratch_bytes(plan.job, 1));
+        static const auto job = detail::gemm_job_of(qx, qw, detail::sink_of(y), options);
+        static cpu::detail::gemm_job_place place;
+        const auto plan = cpu::detail::plan_gemm(cpu::detail::kernels::gemm<>, job, cpu::resolve({}), place);
+        static detail::buffer<std::byte> left(plan.kernel->left_bytes(*plan.job, 1));
+        static detail::buffer<std::byte> scratch(plan.kernel->scratch_bytes(*plan.job, 1));
         return [=] {
-          plan.kernel->pack_left(plan.job, 0, 1, left.data());
+          plan.kernel->pack_left(*plan.job, 0, 1, left.data());
           for (std::size_t col = 0; col < n; col += plan.kernel->part_cols)
-            plan.kernel->multiply(plan.job, {0, 1, col, std::min(n - col, plan.kernel->part_cols)}, left.data(),
+            plan.kernel->multiply(*plan.job, {0, 1, col, std::min(n - col, plan.kernel->part_cols)}, left.data(),
                                   scratch.data());
         };
       });

@@ -159,6 +159,29 @@ TEST_CASE("cast keeps NaN blocks, zeros, ragged edges and the transform") {
   CHECK(differences(h, cast<nvfp4>(h)) == 0);
 }
 
+TEST_CASE(
+    "cast_into fills memory of the caller with the bits and the report of cast, and writes nothing when it fails") {
+  std::vector<float> x(5 * 96);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 37 % 101) - 50.0f;
+  const any_quantized q = quantize(spec_of<nvfp4>, matrix_view<const float>{x.data(), 5, 96});
+  const quantized_size size = storage_size(spec_of<mxfp4>, 5, 96);
+  std::vector<std::uint8_t> codes(size.codes, 0xA5);
+  std::vector<std::byte> scales(size.scales, std::byte{0xA5});
+  cast_report report, expected;
+  const auto into = [&](const quantized_storage& memory) {
+    return support::rejection([&] { (void)cast_into({}, q, spec_of<mxfp4>, memory, report); });
+  };
+  CHECK(into({{codes.data(), size.codes - 1}, scales}) ==
+        "cast_into: codes has 239 bytes, but 5 x 96 elements (96 with padding) take 240");
+  CHECK(into({{const_cast<std::uint8_t*>(q.codes().data()), size.codes}, scales}) ==
+        "cast_into: codes overlaps the quantized matrix");
+  CHECK((report.blocks == 0 && codes == std::vector<std::uint8_t>(size.codes, 0xA5)));
+  const any_quantized_view made = cast_into({}, q, spec_of<mxfp4>, {codes, scales}, report);
+  CHECK(made == cast(q, spec_of<mxfp4>, expected).view());
+  CHECK((made.codes().data() == codes.data() && made.scale_bytes().data() == scales.data()));
+  CHECK((report.noise == expected.noise && report.inexact_blocks == expected.inexact_blocks && report.blocks == 15));
+}
+
 TEST_CASE("cast rejects formats whose blocks have different numbers of rows") {
   const auto q = quantize<mxfp4>(matrix<float>(4, 64));
   CHECK(support::rejection([&] { (void)cast(q, spec_of<block_format<fp4<E2M1>, e4m3, square(16), float>>); }) ==

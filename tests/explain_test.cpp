@@ -65,7 +65,9 @@ void check(const expected& want, const A& a, const B& b, std::size_t m, std::siz
   if (!cpu::available().has(cpu::isa::avx512_bf16)) return;
   const auto job = detail::gemm_job_of(a, b, detail::sink_of(sized(m, n)), options);
   CAPTURE(m, n, ufp4::name(mode));
-  CHECK(std::string(cpu::detail::plan_gemm(cpu::detail::kernels::gemm<>, job, cpu::isa::amx).kernel->name) == want.amx);
+  cpu::detail::gemm_job_place place;
+  const auto plan = cpu::detail::plan_gemm(cpu::detail::kernels::gemm<>, job, cpu::isa::amx, place);
+  CHECK(std::string(plan.kernel->name) == want.amx);
 }
 
 template <class A, class B>

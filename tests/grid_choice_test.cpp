@@ -231,12 +231,18 @@ TEST_CASE("what cannot apply to several grids is rejected", "[grids]") {
     return rejection([&] { quantize(f, x); });
   };
   CHECK(bad([](format_spec& f) { f.choice.count = 4; }) == "quantize: a block chooses among at most four grids");
-  CHECK(bad([](format_spec& f) { f.choice.count = 2; }) == "quantize: a grid of the choice has no values");
+  CHECK(bad([](format_spec& f) { f.choice.more = nullptr; }) == "quantize: the format's choice.more is null");
   CHECK(bad([](format_spec& f) { f.choice.count = 0; }).empty());
-  CHECK(bad([](format_spec& f) { f.choice.factor[0] = 0; }) ==
+  const grid4 e2m1 = spec_of<if4>.grid;
+  const scaled_grid empty[] = {{e2m1, 1}, {}}, unscaled[] = {{e2m1, 0}}, two[] = {{e2m1, 1}, {e2m1, 2}};
+  CHECK(bad([&](format_spec& f) { f.choice = {2, empty}; }) == "quantize: a grid of the choice has no values");
+  CHECK(bad([&](format_spec& f) { f.choice = {1, unscaled}; }) ==
         "quantize: the factor of a grid must be from 2^-40 to 2^40");
-  CHECK(bad([](format_spec& f) {
-          f.outer = {}, f.scale = scale_kind::bf16;
-          f.choice.count = 2, f.choice.grid[1] = f.grid, f.choice.factor[1] = 1;
-        }) == "quantize: bf16 and float scales can store the choice of two grids only");
+  CHECK(bad([&](format_spec& f) { f.outer = {}, f.scale = scale_kind::bf16, f.choice = {2, two}; }) ==
+        "quantize: bf16 and float scales can store the choice of two grids only");
+  format_spec copied = spec_of<if4>, other = copied;
+  const scaled_grid same[] = {*copied.choice.more}, another[] = {{e2m1, 1}};
+  copied.choice.more = same, other.choice.more = another;
+  CHECK(copied == spec_of<if4>);  // by their values
+  CHECK(!(other == spec_of<if4>));
 }

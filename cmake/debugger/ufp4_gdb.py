@@ -86,9 +86,9 @@ class Matrix:
         self.wide, self.unit = name_of(form["wide"]), float(form["grid"]["unit"])
         choice = form["choice"]
         self.more = int(choice["count"])
-        grids = [form["grid"]] + [choice["grid"][i] for i in range(self.more)]
+        grids = [form["grid"]] + [choice["more"][i]["grid"] for i in range(self.more)]
         self.grids = [[float(grid["value"][i]) for i in range(16)] for grid in grids]
-        self.factors = [1.0] + [float(choice["factor"][i]) for i in range(self.more)]
+        self.factors = [1.0] + [float(choice["more"][i]["factor"]) for i in range(self.more)]
         block = form["block"]
         self.height, self.length = int(block["rows"]), int(block["cols"])
         self.groups = [n for n in (int(block["group"]["wide"]), int(block["group"]["narrow"])) if n != 0]

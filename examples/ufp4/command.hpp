@@ -17,10 +17,10 @@ struct command {
   int (*run)(common::arguments& rest, std::ostream& out, std::ostream& err);
 };
 
-extern const command formats_command, inspect_command, quantize_command, dequantize_command, bench_command,
-    compare_command;
+extern const command formats_command, inspect_command, quantize_command, dequantize_command, cast_command,
+    bench_command, compare_command;
 
-inline constexpr const command* commands[] = {&inspect_command, &quantize_command, &dequantize_command,
+inline constexpr const command* commands[] = {&inspect_command, &quantize_command, &dequantize_command, &cast_command,
                                               &formats_command, &bench_command,    &compare_command};
 
 }  // namespace tool

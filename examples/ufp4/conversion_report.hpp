@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <ufp4/interop/text.hpp>
@@ -28,6 +29,7 @@ struct converted_tensor {
   bool has_error = false;
   double sqnr_db = 0;
   std::uint64_t blocks = 0, nonfinite_blocks = 0, underflowed_blocks = 0;
+  std::optional<std::uint64_t> inexact_blocks{};  ///< of a cast: those with a value that differs
 };
 
 /// A setting of the whole conversion.
@@ -72,6 +74,10 @@ inline std::string blocks_text(const converted_tensor& t, bool to_gguf) {
             (to_gguf ? ", and ggml reads them as 0" : "");
   if (t.underflowed_blocks != 0)
     text += "; " + std::to_string(t.underflowed_blocks) + " of " + std::to_string(t.blocks) + " blocks rounded to zero";
+  if (t.inexact_blocks)
+    text += *t.inexact_blocks == 0
+                ? ", exact"
+                : "; " + std::to_string(*t.inexact_blocks) + " of " + std::to_string(t.blocks) + " blocks differ";
   return text;
 }
 
@@ -133,7 +139,10 @@ inline void print_json(std::ostream& out, const conversion& c) {
     else
       out << ", \"copied\": " << json_text(t.kept);
     out << ", \"bytes_before\": " << t.bytes_before << ", \"bytes_after\": " << t.bytes_after;
-    if (t.has_error)
+    if (t.inexact_blocks)
+      out << ", \"sqnr_db\": " << compare::decibels_json(t.sqnr_db) << ", \"inexact_blocks\": " << *t.inexact_blocks
+          << ", \"blocks\": " << t.blocks;
+    else if (t.has_error)
       out << ", \"sqnr_db\": " << compare::decibels_json(t.sqnr_db) << ", \"nonfinite_blocks\": " << t.nonfinite_blocks
           << ", \"underflowed_blocks\": " << t.underflowed_blocks << ", \"blocks\": " << t.blocks;
     out << "}";

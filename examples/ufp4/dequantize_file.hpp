@@ -205,7 +205,7 @@ std::map<std::string, decoded_weight> weights_of(Reader& file, const dequantize_
   notes = unmatched(file, all, "--skip", request.skipped);
   for (const found_weight& w : all)
     if (is_chosen(request, w.name)) weights.emplace(w.parts.codes, decoded(file, w, request));
-  if (weights.empty()) file.fail("has no quantized weight that --skip leaves to be dequantized");
+  if (weights.empty()) file.fail("has no quantized weight that --skip leaves to be converted");
   return weights;
 }
 

@@ -42,7 +42,7 @@ examples
   ufp4 formats
 
 exit status: 0 done; 1 an input cannot be read or an output cannot be written; 2 wrong usage,
-of the command line or of the environment variable UFP4_ISA; 130 quantize or dequantize was
+of the command line or of the environment variable UFP4_ISA; 130 quantize, dequantize or cast was
 interrupted: OUT is unchanged, or a folder that the same command completes
 )";
 }

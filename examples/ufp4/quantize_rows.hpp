@@ -111,7 +111,8 @@ class rows_quantizer {
     const ufp4::any_quantized_view q = format_.has_tensor_scale() ? quantized(global_amax) : quantized();
     emit_(first, q);
     add_error(with_.ctx, x, q, restored_, sums_);
-    sums_.blocks += size.scales / static_cast<std::size_t>(ufp4::detail::scale_bytes(format_.scale));
+    sums_.blocks += ufp4::detail::scale_rows(x.rows(), format_.block) * q.padded_cols() /
+                    static_cast<std::size_t>(format_.block.cols);
     sums_.nonfinite_blocks += seen.nonfinite_blocks;
     sums_.underflowed_blocks += seen.underflowed_scales;
     progress_(done_ += x.rows(), to_do_);

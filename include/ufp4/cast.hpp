@@ -248,13 +248,27 @@ inline cast_report cast_strips(const cpu::context& ctx, cast_job& job) {
   return all;
 }
 
-inline void check_cast(const any_quantized_view& q, const format_spec& to) {
-  check_format("cast", to);
-  expects(!q.spec().is_wide() && !to.is_wide(), "cast: a format with elements of one byte cannot be cast");
-  expects(!is_extended(q.spec()), "cast: format not available: the matrix has ", extended_parts);
-  expects(!is_extended(to), "cast: format not available: the result has ", extended_parts);
-  expects(q.spec().block.rows == to.block.rows, "cast: both formats need blocks of as many rows, got ",
+inline void check_cast(const char* operation, const any_quantized_view& q, const format_spec& to) {
+  check_format(operation, to);
+  expects(!q.spec().is_wide() && !to.is_wide(), operation, ": a format with elements of one byte cannot be cast");
+  expects(!is_extended(q.spec()), operation, ": format not available: the matrix has ", extended_parts);
+  expects(!is_extended(to), operation, ": format not available: the result has ", extended_parts);
+  expects(q.spec().block.rows == to.block.rows, operation, ": both formats need blocks of as many rows, got ",
           q.spec().block.rows, " and ", to.block.rows);
+}
+
+/// Casts into memory of the sizes of the result, checked. Returns its tensor scale.
+inline float cast_to(const cpu::context& ctx, const any_quantized_view& q, const format_spec& to,
+                     const quantized_storage& memory, cast_report& report) {
+  cast_job job{quantized_source_of(q),
+               to,
+               map_codes(q.spec().grid, to.grid),
+               {},
+               padded_length(q.cols(), to.block, q.transform()),
+               memory.codes.data(),
+               memory.scales.data()};
+  report += cast_strips(ctx, job);
+  return job.tensor.decode;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -273,18 +287,21 @@ namespace ufp4::inline UFP4_CODE {
 /// | bits         | numerics 5; the same on every instruction set and with every number of threads                   |
 inline any_quantized cast(const cpu::context& ctx, const any_quantized_view& q, const format_spec& to,
                           cast_report& report) {
-  detail::check_cast(q, to);
+  detail::check_cast("cast", q, to);
   any_quantized out(to, q.rows(), q.cols(), q.transform());
-  detail::cast_job job{detail::quantized_source_of(q),
-                       to,
-                       detail::map_codes(q.spec().grid, to.grid),
-                       {},
-                       out.padded_cols(),
-                       out.codes().data(),
-                       out.scale_bytes().data()};
-  report += detail::cast_strips(ctx, job);
-  out.set_tensor_scale(job.tensor.decode);
+  out.set_tensor_scale(detail::cast_to(ctx, q, to, out.storage(), report));
   return out;
+}
+/// The same into the caller's memory of storage_size(to, q.rows(), q.cols(), q.transform()), which must not overlap q.
+/// The returned view refers to it.
+inline any_quantized_view cast_into(const cpu::context& ctx, const any_quantized_view& q, const format_spec& to,
+                                    const quantized_storage& memory, cast_report& report) {
+  constexpr const char* operation = "cast_into";
+  detail::check_cast(operation, q, to);
+  detail::check_spans(operation, {to, 1.0f, q.rows(), q.cols(), q.transform()}, memory.codes, memory.scales);
+  detail::check_memory_apart(operation, q, memory);
+  const float scale = detail::cast_to(ctx, q, to, memory, report);
+  return {to, memory.codes, memory.scales, scale, q.rows(), q.cols(), q.transform()};
 }
 /// The same on all cores, with or without a report.
 inline any_quantized cast(const any_quantized_view& q, const format_spec& to, cast_report& report) {

@@ -59,10 +59,11 @@ explanation explain_row(const char* operation, const Row& row, isa tier, const c
 
 inline explanation explain_gemm(const context& ctx, const gemm_table& table, const gemm_job& job) {
   const isa tier = resolve(ctx);
-  const auto plan = plan_gemm(table, job, tier);
+  gemm_job_place place;
+  const gemm_plan plan = plan_gemm(table, job, tier, place);
   const gemm_kernel& k = *plan.kernel;
   std::string note = why_not_better(k.tier, tier, ctx);
-  if (plan.job.swapped) note += std::string(note.empty() ? "" : "; ") + "computed as the transposed product";
+  if (plan.job->swapped) note += std::string(note.empty() ? "" : "; ") + "computed as the transposed product";
   return {"quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(job.mode), note};
 }
 

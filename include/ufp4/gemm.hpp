@@ -36,16 +36,6 @@ inline void prepack_to(const cpu::context& ctx, const any_quantized_view& q, qua
   prepack_to(ctx, quantized_source_of(q), {out.codes().data(), out.scale_bytes().data()});
 }
 
-/// The caller's memory must share no byte with q, and the codes none with the scales.
-inline void check_prepack_memory(const char* operation, const any_quantized_view& q, const quantized_storage& memory) {
-  const byte_range codes = bytes_of(memory.codes), scales = bytes_of(memory.scales);
-  for (const byte_range& from : {bytes_of(q.codes()), bytes_of(q.scale_bytes())}) {
-    expects(!codes.overlaps(from), operation, ": codes overlaps the quantized matrix");
-    expects(!scales.overlaps(from), operation, ": scales overlaps the quantized matrix");
-  }
-  expects(!codes.overlaps(scales), operation, ": codes overlaps scales");
-}
-
 /// The table of kernels for a product of these types in `mode` or a stricter one: without those that it cannot use.
 template <any_operand A, any_operand B, accumulate mode>
 constexpr const cpu::detail::gemm_table& gemm_kernels_of() {
@@ -114,7 +104,7 @@ inline any_prepacked_view prepack_into(const cpu::context& ctx, const any_quanti
   constexpr const char* operation = "prepack_into";
   detail::check_prepacked_spans(operation, {q.spec(), q.tensor_scale(), q.rows(), q.cols(), q.transform()},
                                 memory.codes, memory.scales);
-  detail::check_prepack_memory(operation, q, memory);
+  detail::check_memory_apart(operation, q, memory);
   detail::prepack_to(ctx, detail::quantized_source_of(q), {memory.codes.data(), memory.scales.data()});
   return {q.spec(), memory.codes, memory.scales, q.tensor_scale(), q.rows(), q.cols(), q.transform()};
 }

@@ -15,10 +15,10 @@
 // | memory   | every matrix is in memory of the caller. What a call allocates for its own work it frees before it     |
 // |          | returns: a product, packed rows of A (at most 64 MiB at a time) and decoded parts of B for each thread;|
 // |          | a function of a linear layer, also its quantized operands; ufp4_measure, about 160 bytes a row of      |
-// |          | blocks; ufp4_dequantize of a prepacked matrix, its codes and scales in canonical order; operations in  |
-// |          | tetrajet2, 4 bytes a segment of a row for each thread. The rest allocates less than 512 bytes at a     |
-// |          | time. Only the threads of the library's thread pool outlive a call, and the message of a failure, 1 KiB|
-// |          | a thread                                                                                               |
+// |          | blocks; ufp4_dequantize of a prepacked matrix, its codes and scales in canonical order; ufp4_cast, 40  |
+// |          | bytes a row of blocks and for each thread 5 to 7 bytes an element of one; operations in tetrajet2, 4   |
+// |          | bytes a segment of a row for each thread. The rest allocates less than 512 bytes at a time. Only the   |
+// |          | threads of the library's thread pool outlive a call, and the message of a failure, 1 KiB a thread      |
 // | threads  | every function may be called from several threads at a time                                            |
 // | bits     | the same as those of the C++ operations of the same names; docs/numerics.md                            |
 // | versions | structures whose first member is struct_size may grow; initialise them with their _INIT macro. Members |
@@ -102,10 +102,11 @@ enum {
   UFP4_RULE_PERCENTILE = 6      ///< the default of a percentile of the magnitudes instead of the amax
 };
 
-/// How a search and UFP4_RULE_FOUR_OVER_SIX compare scales.
+/// How a search and UFP4_RULE_FOUR_OVER_SIX compare scales, and blocks with several grids their grids.
 enum {
-  UFP4_SQUARED_ERROR = 0,  ///< by the sum of the squared errors of a block
-  UFP4_ABSOLUTE_ERROR = 1  ///< by the sum of the magnitudes of the errors
+  UFP4_SQUARED_ERROR = 0,   ///< by the sum of the squared errors of a block
+  UFP4_ABSOLUTE_ERROR = 1,  ///< by the sum of the magnitudes of the errors
+  UFP4_LARGEST_ERROR = 2    ///< by the largest magnitude of an error; choose_grid only
 };
 
 /// How a product adds up (numerics 6).
@@ -205,10 +206,13 @@ typedef struct ufp4_quantize_options {
   float tensor_amax;       ///< the amax of the whole transformed matrix, for formats with a tensor scale
   int32_t has_shard;       ///< 1 if the matrix is a part of a larger one, whose bits it shall have
   int32_t undo_transform;  ///< 1 to apply the inverse transform to the result; ufp4_fake_quantize only
+  int32_t unused;          ///< padding of the first header, which had no member behind it; not read
+  int32_t choose_grid;     ///< UFP4_SQUARED_ERROR to UFP4_LARGEST_ERROR: the grid of a block has the smallest, of equal
+                           ///< ones the first; other than squared only for formats of several grids
 } ufp4_quantize_options;
-/// Nearest even, the default rule, no tensor amax, no shard.
+/// Nearest even, the default rule, no tensor amax, no shard, grids by squared errors.
 #define UFP4_QUANTIZE_OPTIONS_INIT \
-  {sizeof(ufp4_quantize_options), 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, -1, -1, 1000, 0, 0, 0, 0}
+  {sizeof(ufp4_quantize_options), 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, -1, -1, 1000, 0, 0, 0, 0, 0, UFP4_SQUARED_ERROR}
 
 /// The factors, the mode and the bias of a product. NULL instead of them: alpha 1, beta 0, UFP4_FAST, no bias.
 typedef struct ufp4_gemm_options {
@@ -246,6 +250,15 @@ typedef struct ufp4_report {
   uint64_t histogram[16];       ///< elements by code; zeros for elements of one byte
 } ufp4_report;
 
+/// What ufp4_cast could not keep; calls add to it. A block is one of the result. 10 log10(signal / noise) is the SQNR.
+typedef struct ufp4_cast_report {
+  uint64_t blocks;            ///< of the result, padding included
+  uint64_t inexact_blocks;    ///< with a value that differs; blocks that became NaN count
+  uint64_t inexact_elements;  ///< values that differ; -0 and 0 are the same value
+  double signal;              ///< sum of the squares of the values, where value and result are finite
+  double noise;               ///< sum of the squares of the differences there
+} ufp4_cast_report;
+
 /// UFP4_ABI_VERSION of the library.
 UFP4_C_API uint32_t ufp4_abi_version(void);
 /// The version of the library, as "0.1.0".
@@ -253,11 +266,11 @@ UFP4_C_API const char* ufp4_version(void);
 /// The message of the last call of this thread that failed; "" if none has. Valid until the next failure.
 UFP4_C_API const char* ufp4_error_message(void);
 
-/// The number of preset formats of 4 bits.
+/// The number of preset formats of 4 bits. ufp4_preset also knows those of elements of a byte, by name only.
 UFP4_C_API size_t ufp4_preset_count(void);
 /// The name of preset i; NULL if there is none.
 UFP4_C_API const char* ufp4_preset_name(size_t i);
-/// The format of that name, also int8_f32 and mxint8; an unknown name is an error that lists all.
+/// The format of that name, of every preset of the library; an unknown name is an error that lists all.
 UFP4_C_API int32_t ufp4_preset(const char* name, ufp4_format* format);
 
 /// The number of recipes.
@@ -289,6 +302,12 @@ UFP4_C_API int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quant
 UFP4_C_API int32_t ufp4_fake_quantize(const ufp4_context* context, const ufp4_format* format, const ufp4_matrix* x,
                                       const ufp4_transform* transform, const ufp4_quantize_options* options,
                                       const ufp4_matrix* out);
+/// q in the format of `to`, which has the shape and the transform of q and was set by ufp4_quantized_init: blocks whose
+/// values and scales fit keep their values, the others are quantized from them (numerics 5, "Casts"). Counts are added
+/// to `report`, unless it is NULL. An error for formats of elements of a byte, of more than the members of ufp4_format
+/// describe, or whose blocks have different heights.
+UFP4_C_API int32_t ufp4_cast(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to,
+                             ufp4_cast_report* report);
 /// What ufp4_quantize with these arguments would lose.
 UFP4_C_API int32_t ufp4_measure(const ufp4_context* context, const ufp4_format* format, const ufp4_matrix* x,
                                 const ufp4_transform* transform, const ufp4_quantize_options* options,

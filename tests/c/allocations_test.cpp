@@ -91,6 +91,15 @@ TEST_CASE("quantize, dequantize, transforms, amax and prepack allocate nothing l
     CHECK(work_memory([&] { return ufp4_gemm_plain(nullptr, &xm, &q, &cm, nullptr); }) > 0);
     CHECK(work_memory([&] { return ufp4_gemm_grouped(nullptr, 1, &q, &q, &cm, nullptr); }) > 0);
   }
+  ufp4_format to;
+  ufp4_quantized as;
+  REQUIRE((ufp4_preset("mxfp4", &format) == UFP4_OK && ufp4_preset("nvfp4", &to) == UFP4_OK));
+  REQUIRE(ufp4_quantized_init(&format, rows, cols, nullptr, &q) == UFP4_OK);
+  REQUIRE(ufp4_quantized_init(&to, rows, cols, nullptr, &as) == UFP4_OK);
+  q.codes = codes.data(), q.scales = scales.data(), as.codes = packed_codes.data(), as.scales = packed_scales.data();
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &q) == UFP4_OK);
+  // 96 rows of reports; and 4 bytes an element of each row, whose codes and scales are below 512 bytes.
+  CHECK(work_memory([&] { return ufp4_cast(nullptr, &q, &as, nullptr); }) == rows * (40 + 4 * cols));
   const ufp4_recipe recipe = UFP4_RECIPE_INIT;
   CHECK(work_memory([&] { return ufp4_linear_forward(nullptr, &recipe, &xm, &xm, nullptr, &cm); }) > rows * cols);
 }

@@ -210,6 +210,119 @@ TEST_CASE("a format that the members of ufp4_format do not describe is the prese
         "ufp4_fake_quantize: invalid format.has_tensor_scale 1000");
 }
 
+TEST_CASE("products of every preset of 4 bits, plain, prepacked and in each mode, and measures have the bits of C++",
+          "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(25, 5, 96), w = random_matrix(26, outputs, 96);
+  const ufp4_matrix xm = c_matrix(x), wm = c_matrix(w);
+  support::for_each_cpu_preset([&](auto row) {
+    CAPTURE(row.name);
+    owned a(row.name, 5, 96), b(row.name, outputs, 96), packed(row.name, outputs, 96, nullptr, true);
+    REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &a) == UFP4_OK);
+    REQUIRE(ufp4_quantize(nullptr, &wm, nullptr, &b) == UFP4_OK);
+    REQUIRE(ufp4_prepack(nullptr, &b, &packed) == UFP4_OK);
+    const any_quantized qx = quantize(row.spec, x), qw = quantize(row.spec, w);
+    for (const std::int32_t mode : {UFP4_FAST, UFP4_EXACT_BLOCKS}) {
+      matrix<float> expected(5, outputs);
+      quantized_gemm(qx, qw, expected, gemm_options{.accumulate = static_cast<accumulate>(mode)});
+      ufp4_gemm_options options = UFP4_GEMM_OPTIONS_INIT;
+      options.accumulate = mode;
+      for (const owned* right : {&b, &packed}) {
+        matrix<float> c(5, outputs);
+        const ufp4_matrix cm = c_matrix(c);
+        REQUIRE(ufp4_gemm(nullptr, &a, right, &cm, &options) == UFP4_OK);
+        REQUIRE(same_bits(c, expected));
+      }
+    }
+    ufp4_report r;
+    REQUIRE(ufp4_measure(nullptr, &a.format, &xm, nullptr, nullptr, &r) == UFP4_OK);
+    const analysis::report m = analysis::measure(row.spec, matrix_view<const float>(x));
+    REQUIRE((r.sqnr_db == m.sqnr_db && r.blocks == m.blocks && r.attenuation == m.attenuation));
+  });
+}
+
+namespace {
+
+/// x in one format, cast to another: the bits, the tensor scale and the report of the C++ operation, added to a report.
+void check_cast(const matrix<float>& x, const char* from, const char* to, const ufp4_transform& t) {
+  CAPTURE(from, to);
+  const ufp4_matrix xm = c_matrix(x);
+  owned q(from, rows, cols, &t), as(to, rows, cols, &t), again(to, rows, cols, &t);
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &q) == UFP4_OK);
+  ufp4_cast_report report{1, 2, 3, 4, 5};
+  cast_report expected{1, 2, 3, 4, 5};
+  REQUIRE(ufp4_cast(nullptr, &q, &as, &report) == UFP4_OK);
+  REQUIRE(same_content(as, cast(quantize(preset(from), x, rht), preset(to), expected)));
+  REQUIRE((report.blocks == expected.blocks && report.inexact_blocks == expected.inexact_blocks));
+  REQUIRE((report.inexact_elements == expected.inexact_elements && report.signal == expected.signal));
+  REQUIRE(report.noise == expected.noise);
+  REQUIRE(ufp4_cast(nullptr, &q, &again, nullptr) == UFP4_OK);
+  REQUIRE(as.code_memory == again.code_memory);
+}
+
+}  // namespace
+
+TEST_CASE("ufp4_cast has the bits and the report of cast, for every two presets that ufp4_format describes", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(27, rows, cols);
+  const ufp4_transform t = c_rht();
+  for_each_preset([&](auto from) { for_each_preset([&](auto to) { check_cast(x, from.name, to.name, t); }); });
+}
+
+TEST_CASE("ufp4_cast of mxfp4 to nvfp4 keeps the codes, and of E1M2 to int4 and back the values", "[c]") {
+  INFO(support::seed_note());
+  const matrix<float> x = random_matrix(28, rows, 96);
+  const ufp4_matrix xm = c_matrix(x);
+  const auto exact = [&](const char* from, const char* to) {
+    CAPTURE(from, to);
+    owned q(from, rows, 96), as(to, rows, 96);
+    REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &q) == UFP4_OK);
+    ufp4_cast_report report{};
+    REQUIRE(ufp4_cast(nullptr, &q, &as, &report) == UFP4_OK);
+    REQUIRE((report.blocks == rows * 96 / static_cast<std::size_t>(as.format.block_cols)));
+    REQUIRE((report.inexact_blocks == 0 && report.noise == 0));
+    matrix<float> before(rows, 96), after(rows, 96);
+    const ufp4_matrix bm = c_matrix(before), am = c_matrix(after);
+    REQUIRE(ufp4_dequantize(nullptr, &q, &bm) == UFP4_OK);
+    REQUIRE(ufp4_dequantize(nullptr, &as, &am) == UFP4_OK);
+    for (std::size_t i = 0; i < rows * 96; ++i) REQUIRE(before.data()[i] == after.data()[i]);
+    return q.code_memory == as.code_memory;
+  };
+  REQUIRE(exact("mxfp4", "nvfp4"));
+  REQUIRE(!exact("nv_e1m2", "nvint4"));
+  REQUIRE(!exact("nvint4", "nv_e1m2"));
+}
+
+TEST_CASE("a cast that cannot be made is an error that names the argument, and nothing is written", "[c]") {
+  const matrix<float> x = random_matrix(29, 4, 64);
+  const ufp4_matrix xm = c_matrix(x);
+  owned q("mxfp4", 4, 64), packed("mxfp4", 4, 64, nullptr, true);
+  REQUIRE(ufp4_quantize(nullptr, &xm, nullptr, &q) == UFP4_OK);
+  REQUIRE(ufp4_prepack(nullptr, &q, &packed) == UFP4_OK);
+  const auto broken = [&](const ufp4_quantized* from, const char* name, auto change, const std::string& expected) {
+    owned to(name, 4, 64);
+    std::fill(to.code_memory.begin(), to.code_memory.end(), std::uint8_t{0xA5});
+    change(static_cast<ufp4_quantized&>(to));
+    ufp4_cast_report report{};
+    CHECK(message_of(ufp4_cast(nullptr, from, &to, &report)) == expected);
+    for (const std::uint8_t byte : to.code_memory) REQUIRE(byte == 0xA5);
+    REQUIRE((report.blocks == 0 && to.tensor_scale == 1));
+  };
+  const auto unchanged = [](ufp4_quantized&) {};
+  const std::string lacks = std::string("format not available: the result has ") + ufp4::detail::extended_parts;
+  broken(nullptr, "nvfp4", unchanged, "ufp4_cast: q is NULL");
+  broken(&packed, "nvfp4", unchanged, "ufp4_cast: q.layout must be UFP4_CANONICAL, got 1");
+  broken(&q, "hif4", unchanged, "ufp4_cast: " + lacks);
+  broken(&q, "mxint8", unchanged, "ufp4_cast: a format with elements of one byte cannot be cast");
+  broken(&q, "nvfp4", [](auto& to) { to.rows = 3; }, "ufp4_cast: shape mismatch: to is 3 x 64, q is 4 x 64");
+  broken(&q, "nvfp4", [](auto& to) { to.transform.n = 16; }, "ufp4_cast: to.transform is not the transform of q");
+  broken(
+      &q, "nvfp4", [](auto& to) { to.codes_size -= 1; },
+      "ufp4_cast: to: codes has 127 bytes, but 4 x 64 elements (64 with padding) take 128");
+  broken(&q, "nvfp4", [&](auto& to) { to.codes = q.codes; }, "ufp4_cast: codes overlaps the quantized matrix");
+  CHECK(message_of(ufp4_cast(nullptr, &q, nullptr, nullptr)) == "ufp4_cast: to is NULL");
+}
+
 TEST_CASE("the elements of ufp4_matrix may be bf16 and fp16, with any strides", "[c]") {
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(2, rows, cols);
@@ -241,6 +354,27 @@ TEST_CASE("the elements of ufp4_matrix may be bf16 and fp16, with any strides", 
   check(bf16{}, UFP4_BF16);
   check(fp16{}, UFP4_FP16);
 }
+
+namespace {
+
+/// The three errors that choose a grid; they choose different ones somewhere.
+template <class Check>
+void check_grid_choice(const matrix<float>& x, const Check& check) {
+  for (const char* name : {"if4", "mixfp4", "razer"}) {
+    CAPTURE(name);
+    std::vector<any_quantized> all;
+    for (const std::int32_t by : {UFP4_SQUARED_ERROR, UFP4_ABSOLUTE_ERROR, UFP4_LARGEST_ERROR}) {
+      ufp4_quantize_options o = UFP4_QUANTIZE_OPTIONS_INIT;
+      o.choose_grid = by;
+      all.push_back(quantize(preset(name), x, choose_grid{static_cast<search_error>(by)}));
+      check(name, o, all.back());
+    }
+    const bool differ = all[0].view() != all[1].view() && all[1].view() != all[2].view();
+    REQUIRE((differ || name == std::string("razer")));  // its grids differ in one value
+  }
+}
+
+}  // namespace
 
 TEST_CASE("every rounding, scale rule, search, amax and shard of the options reaches the kernel", "[c]") {
   INFO(support::seed_note());
@@ -277,6 +411,7 @@ TEST_CASE("every rounding, scale rule, search, amax and shard of the options rea
   check("nvfp4", o, quantize(spec_of<nvfp4>, x, four_over_six{search_error::absolute}));
   o.rule = UFP4_RULE_UP;
   check("nvfp4", o, quantize(spec_of<nvfp4>, x, scale_up{}));
+  check_grid_choice(x, check);
   o = UFP4_QUANTIZE_OPTIONS_INIT;
   o.has_amax = 1, o.tensor_amax = 1e9f, o.rounding = UFP4_STOCHASTIC;
   o.has_shard = 1, o.first_row = 3, o.first_col = 32, o.total_cols = 32 + cols;
@@ -525,8 +660,8 @@ TEST_CASE("a wrong argument is an error that names it, and nothing is written", 
   broken([](auto& m, auto&, auto&, auto&) { m.dtype = 3; }, "ufp4_quantize: x.dtype must be 0 to 2, got 3");
   broken([](auto& m, auto&, auto&, auto&) { m.rows = 3; }, "ufp4_quantize: shape mismatch: q is 4 x 32, x is 3 x 32");
   broken([](auto&, auto& o, auto&, auto&) { o.struct_size = 8; },
-         ("ufp4_quantize: options.struct_size must be at least " + std::to_string(sizeof(ufp4_quantize_options)) +
-          ", got 8; initialise it with its _INIT macro")
+         ("ufp4_quantize: options.struct_size must be at least " +
+          std::to_string(offsetof(ufp4_quantize_options, choose_grid)) + ", got 8; initialise it with its _INIT macro")
              .c_str());
   broken([](auto&, auto& o, auto&, auto&) { o.rounding = -1; },
          "ufp4_quantize: options.rounding must be 0 to 3, got -1");
@@ -534,6 +669,10 @@ TEST_CASE("a wrong argument is an error that names it, and nothing is written", 
          "ufp4_quantize: mx_floor, mx_even and mx_ceil are for e8m0 scales");
   broken([](auto&, auto& o, auto&, auto&) { o.undo_transform = 1; },
          "ufp4_quantize: undo_transform is for fake_quantize; codes stay in the transformed domain");
+  broken([](auto&, auto& o, auto&, auto&) { o.choose_grid = 3; },
+         "ufp4_quantize: options.choose_grid must be 0 to 2, got 3");
+  broken([](auto&, auto& o, auto&, auto&) { o.choose_grid = UFP4_ABSOLUTE_ERROR; },
+         "ufp4_quantize: choose_grid has no effect: the format has one grid");
   broken([](auto&, auto& o, auto&, auto&) { o.has_amax = 2; }, "ufp4_quantize: options.has_amax must be 0 or 1, got 2");
   broken([](auto&, auto&, auto& c, auto&) { c.threads = -1; },
          "ufp4_quantize: context.threads must not be negative, got -1");
@@ -584,10 +723,25 @@ TEST_CASE("a library whose structure has grown takes that of version 0.1, and th
   REQUIRE(with_defaults("f", "context", &all, grown_defaults).added == 5);
 }
 
+TEST_CASE("options of the size of version 0.1 have the default of choose_grid, whatever their padding holds", "[c]") {
+  using ufp4::c::detail::size_in_0_1;
+  const matrix<float> x = random_matrix(20, rows, cols);
+  const ufp4_matrix xm = c_matrix(x);
+  ufp4_quantize_options all = UFP4_QUANTIZE_OPTIONS_INIT;
+  all.struct_size = size_in_0_1<ufp4_quantize_options>;
+  all.unused = -1, all.choose_grid = UFP4_LARGEST_ERROR;
+  // Memory of exactly the old size: AddressSanitizer finds a read behind it.
+  std::vector<unsigned char> old(all.struct_size);
+  std::memcpy(old.data(), &all, all.struct_size);
+  owned q("if4", rows, cols);
+  REQUIRE(ufp4_quantize(nullptr, &xm, reinterpret_cast<const ufp4_quantize_options*>(old.data()), &q) == UFP4_OK);
+  REQUIRE(same_content(q, quantize(spec_of<if4>, x)));
+}
+
 TEST_CASE("struct_size below that of version 0.1 or above that of the library is an error with both sizes", "[c]") {
   using ufp4::c::detail::size_in_0_1;
   STATIC_REQUIRE(size_in_0_1<ufp4_context> == sizeof(ufp4_context));
-  STATIC_REQUIRE(size_in_0_1<ufp4_quantize_options> == sizeof(ufp4_quantize_options));
+  STATIC_REQUIRE(size_in_0_1<ufp4_quantize_options> == offsetof(ufp4_quantize_options, choose_grid));
   STATIC_REQUIRE(size_in_0_1<ufp4_gemm_options> == sizeof(ufp4_gemm_options));
   STATIC_REQUIRE(size_in_0_1<ufp4_recipe> == sizeof(ufp4_recipe));
   const matrix<float> x = random_matrix(19, 4, 32);
@@ -596,14 +750,14 @@ TEST_CASE("struct_size below that of version 0.1 or above that of the library is
   matrix<float> c(4, 4);
   const ufp4_matrix cm = c_matrix(c);
   const auto check = [&](auto structure, const char* name, auto call) {
-    const std::size_t right = structure.struct_size;
-    for (const std::size_t wrong : {std::size_t{0}, right - 1, right + 8, ~std::size_t{0}}) {
+    const std::size_t right = structure.struct_size, least = size_in_0_1<decltype(structure)>;
+    for (const std::size_t wrong : {std::size_t{0}, least - 1, right + 8, ~std::size_t{0}}) {
       structure.struct_size = wrong;
       const std::string text = message_of(call(structure));
       CAPTURE(text);
       const bool older = wrong > right;
       CHECK(text.find(std::string(name) + ".struct_size must be at " + (older ? "most " : "least ") +
-                      std::to_string(right) + ", got " + std::to_string(wrong)) != std::string::npos);
+                      std::to_string(older ? right : least) + ", got " + std::to_string(wrong)) != std::string::npos);
       CHECK((text.find("is older than the ufp4.h of the program") != std::string::npos) == older);
     }
   };

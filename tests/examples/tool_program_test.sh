@@ -41,7 +41,7 @@ array() {
 }
 array >"$folder/x.npy"
 
-commands='inspect quantize dequantize formats bench compare'
+commands='inspect quantize dequantize cast formats bench compare'
 ends 0 --help
 for command in $commands; do contains "  $command " "$folder/out"; done
 ends 0 --version
@@ -59,13 +59,16 @@ for command in $commands; do
   contains 'examples' "$folder/out"
   contains 'exit status: 0 done; 1 ' "$folder/out"
 done
-for command in inspect quantize dequantize; do
+for command in inspect quantize dequantize cast; do
   ends 2 "$command"
   contains "ufp4 $command: no FILE is given;" "$folder/err"
 done
 ends 1 inspect "$folder/absent.npy"
 ends 1 quantize "$folder/absent.npy" -f nvfp4 -o "$folder/out.safetensors"
 ends 1 dequantize "$folder/absent.safetensors" -o "$folder/out.safetensors"
+ends 1 cast "$folder/absent.safetensors" -f nvfp4 -o "$folder/out.safetensors"
+ends 1 cast "$folder/x.npy" -f nvfp4 -o "$folder/out.safetensors"
+contains 'is not a .safetensors file; `ufp4 cast` reads and writes those only' "$folder/err"
 ends 1 compare --npy "$folder/absent.npy"
 ends 1 formats --json "$folder/absent/out.json"
 ends 1 inspect "$folder/x.npy" --json "$folder/absent/out.json"
@@ -179,11 +182,12 @@ for command in inspect 'compare --no-html --npy'; do
   contains 'would overwrite' "$folder/err"
   array | cmp -s - "$folder/hard.json" || fail "$command destroyed its input"
 done
-for command in inspect quantize dequantize; do
+for command in inspect quantize dequantize cast; do
   case $command in
     inspect) arguments=() ;;
     quantize) arguments=(-f mxfp4 -o "$folder/new.gguf") ;;
     dequantize) arguments=(-o "$folder/new.npy") ;;
+    cast) arguments=(-f mxfp4 -o "$folder/new.safetensors") ;;
   esac
   for rest in '' "$folder/q.safetensors"; do
     ends 2 $command "${arguments[@]}" --json "$folder/x.npy" ${rest:+"$rest"}

@@ -151,6 +151,7 @@ ufp4_quantize_options quantize_options(fuzz::input& in, ufp4_counts& counts) {
     o.search_below = static_cast<std::int32_t>(in.below(in.one_in(4) ? 300 : 6)) - 1;
     o.search_above = static_cast<std::int32_t>(in.below(in.one_in(4) ? 300 : 6)) - 1;
   }
+  if (in.one_in(8)) o.choose_grid = static_cast<std::int32_t>(in.below(in.one_in(8) ? 256 : 3));
   if (in.one_in(32)) o.struct_size = strange(in, o.struct_size);
   if (in.one_in(4)) o.has_amax = 1, o.tensor_amax = in.raw<float>();
   if (in.one_in(8))
@@ -215,6 +216,11 @@ void check_quantize(fuzz::input& in) {
   float amax;
   checked("fake_quantize", {&out}, [&] { return ufp4_fake_quantize(on, as, from, first, with, to); });
   checked("measure", {}, [&] { return ufp4_measure(on, as, from, first, with, maybe(in, report)); });
+  c_quantized other_format(preset(in), rows, in.one_in(16) ? cols + 1 : cols, t, false);
+  if (in.one_in(4)) other_format.disturb(in);
+  ufp4_cast_report lost{};
+  checked("cast", {&other_format.code_memory, &other_format.scale_memory},
+          [&] { return ufp4_cast(on, made, maybe<ufp4_quantized>(in, other_format), maybe(in, lost)); });
   checked("amax", {}, [&] { return ufp4_amax(on, from, first, maybe(in, amax)); });
   checked("forward", {&out}, [&] { return ufp4_hadamard_forward(on, from, first, to); });
   checked("inverse", {&out}, [&] { return ufp4_hadamard_inverse(on, from, first, to); });

@@ -162,6 +162,11 @@ TEST_CASE("without a format a weight is read as mxfp4, nvfp4 or, without a tenso
   }
   const any_quantized other = quantize(spec_of<e1m2_f32>, matrix_view<const float>(values.data(), 2, 64));
   CHECK(reports(support::rejection([&] { saved(other, "w"); }), "format not available in GGUF: w is neither"));
+  for_each_extended_preset([&](auto row) {
+    const auto extended = quantize<typename decltype(row)::format>(matrix<float>(2, 64));
+    CHECK(reports(support::rejection([&] { saved(extended, "w"); }),
+                  std::string("w is neither mxfp4 nor nvfp4, but ") + row.name));
+  });
 }
 
 TEST_CASE("the sign bit of a block scale is not read, as in ggml", "[gguf]") {

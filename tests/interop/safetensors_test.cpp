@@ -458,6 +458,85 @@ TEST_CASE("codes of one byte are stored as I8, and the metadata names the intege
   CHECK(file.metadata().at("ufp4.layers.0.weight").starts_with("grid=int8*0.015625 scale=e8m0 block=1x32 cols=40 "));
 }
 
+namespace {
+
+/// A file with a weight of a format, read back without and with the format; the tensor of scales, as described.
+template <class F>
+std::string require_stored(const char* expected_scales) {
+  const weights w(5, 200);
+  const auto q = quantize<F>(w.view(), random_hadamard<32>{5});
+  require_round_trip<F>(q, tensor_layout::ufp4);
+  interop::safetensors_reader file(saved(q, tensor_layout::ufp4));
+  const any_quantized back = interop::read_quantized(file, "layers.0.weight");
+  REQUIRE((back.spec() == spec_of<F> && back.view() == any_quantized_view(q)));
+  CHECK(described(file).at("layers.0.weight_scale") == expected_scales);
+  CHECK(described(file).contains("layers.0.weight_tensor_scale") == F::has_tensor_scale);
+  const std::string& text = file.metadata().at("ufp4.layers.0.weight");
+  return text.substr(text.find(" scale="), text.find(" cols=") - text.find(" scale="));
+}
+
+/// Several grids of a block, of which the second has a factor.
+using own_grids = block_format<one_of<int4, scaled<fp4<E3M0>, 1, 4>, fp4<E1M2>>, e4m3, 32, bf16>;
+/// The range of float in the outer scales of rows.
+using own_rows = block_format<fp4<E2M1>, ue5m3, 16, per_row<bf16>>;
+
+}  // namespace
+
+TEST_CASE("the ufp4 layout stores outer scales, grids and one-bit exponents, and the metadata describe them",
+          "[safetensors]") {
+  INFO(support::seed_note());
+  // 200 columns in runs of 32 are 224: 14 scales, 2 bytes up to the next float, and 2 floats for 128 columns each.
+  CHECK(require_stored<tetrajet2>("U8 5 x 24") == " scale=e4m3 outer=f32/128 block=1x16");
+  CHECK(require_stored<if4>("U8 5 x 14") == " scale=e4m3 block=1x16");
+  CHECK(require_stored<mixfp4>("U8 5 x 14") == " scale=e4m3 block=1x16");
+  CHECK(require_stored<razer>("U8 5 x 14") == " scale=e4m3 block=1x16");
+  CHECK(require_stored<hif4>("U8 5 x 16") == " scale=e6m2 block=1x64/8/4");  // 4 blocks of 4 bytes
+  CHECK(require_stored<mxfp8_e4m3>("F8_E8M0 5 x 7") == " scale=e8m0 block=1x32");
+  CHECK(require_stored<mxfp8_e5m2>("F8_E8M0 5 x 7") == " scale=e8m0 block=1x32");
+  CHECK(require_stored<mxfp6_e3m2>("F8_E8M0 5 x 7") == " scale=e8m0 block=1x32");
+  CHECK(require_stored<mxfp6_e2m3>("F8_E8M0 5 x 7") == " scale=e8m0 block=1x32");
+}
+
+TEST_CASE("the metadata of the ufp4 layout differ for any two presets, and for formats of a program's own",
+          "[safetensors]") {
+  std::vector<std::string> texts;
+  for (const format_spec& f : interop::known_formats()) {
+    // A binary32 tensor scale is told by its tensor.
+    texts.push_back(interop::format_text(f) + (f.has_tensor_scale() ? " and a tensor scale" : ""));
+  }
+  std::sort(texts.begin(), texts.end());
+  CHECK(std::adjacent_find(texts.begin(), texts.end()) == texts.end());
+  CHECK(
+      interop::format_text(spec_of<if4>).find(" grid=0,1,2,3,4,5,6,7,-8,-7,-6,-5,-4,-3,-2,-1*0.85714287 scale=e4m3") !=
+      std::string::npos);
+  CHECK(interop::format_text(spec_of<mxfp6_e2m3>) == "grid=fp6_e2m3 scale=e8m0 block=1x32");
+  const weights w(4, 64);
+  require_round_trip<own_rows>(quantize<own_rows>(w.view()), tensor_layout::ufp4);
+  const auto q = quantize<own_grids>(w.view());
+  interop::safetensors_reader file(saved(q, tensor_layout::ufp4));
+  CHECK(interop::read_quantized<own_grids>(file, "layers.0.weight") == q);
+  CHECK(file.metadata().at("ufp4.layers.0.weight").find("*1 scale=e4m3 outer=bf16/tensor block=1x32 cols=64 ") !=
+        std::string::npos);
+  CHECK(reports(file_rejection([&] { interop::read_quantized(file, "layers.0.weight"); }), "unknown format: "));
+}
+
+TEST_CASE("scales of several grids and of segments are rejected in another type or shape", "[safetensors]") {
+  const weights w(2, 64);
+  const auto q = quantize<tetrajet2>(w.view());
+  interop::safetensors_writer out;
+  const interop::quantized_names names = interop::names_of("w", tensor_layout::ufp4);
+  out.add(names.codes, interop::source_of(number_type::u8, {2, 32}, q.codes().data()));
+  out.add(names.scales, interop::source_of(number_type::f8_e4m3, {2, 4}, q.scale_bytes().data()));
+  out.set_metadata("ufp4.w", interop::format_text(q.spec()) + interop::extent_text(64, {}));
+  const std::string path = support::scratch() / "short.safetensors";
+  out.write(path);
+  CHECK(reports(file_rejection([&] {
+                  interop::safetensors_reader file(path);
+                  interop::find_weight(file, "w");
+                }),
+                "the scales of 2 x 32 bytes of these codes are 2 x 8 U8"));
+}
+
 TEST_CASE("without a format a weight is read in the format that the file states", "[safetensors]") {
   const weights w(40, 50);
   for (const format_spec& format : interop::known_formats()) {
@@ -514,7 +593,10 @@ TEST_CASE("a layout rejects what it cannot represent", "[safetensors]") {
   const weights w(2, 40);
   for (const auto layout : {tensor_layout::compressed_tensors, tensor_layout::modelopt}) {
     CHECK(reports(support::rejection([&] { saved(quantize<e1m2_f32>(w.view()), layout); }),
-                  "is neither nvfp4 nor mxfp4"));
+                  "is neither nvfp4 nor mxfp4, but e1m2_f32; tensor_layout::ufp4 represents every matrix"));
+    CHECK(reports(support::rejection([&] { saved(quantize<hif4>(w.view()), layout); }),
+                  "layers.0.weight is neither nvfp4 nor mxfp4, but hif4; "));
+    CHECK(reports(support::rejection([&] { saved(quantize<tetrajet2>(w.view()), layout); }), "but tetrajet2; "));
     CHECK(reports(support::rejection([&] { saved(quantize<nvfp4>(w.view()), layout); }),
                   "has 40 columns, not a multiple of"));
     CHECK(reports(support::rejection([&] { saved(quantize<nvfp4>(w.view(), hadamard<16>{}), layout); }),

@@ -11,9 +11,19 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "oracle"))
 import numerics  # noqa: E402
 
+import ufp4  # noqa: E402
+
 hypothesis.settings.register_profile("suite", database=None, deadline=None, max_examples=60, derandomize=True,
                                      suppress_health_check=list(hypothesis.HealthCheck))
 hypothesis.settings.load_profile("suite")
+
+
+# Those of the presets that fewer operations have: prepack has no elements of one byte; GPUs, casts and Format have the
+# formats that grid, scale, block and tensor scale describe.
+NAMES = [f.name for f in ufp4.formats()]
+FOUR_BITS = [f.name for f in ufp4.formats() if f.code_bits == 4]
+PLAIN = [f.name for f in ufp4.formats() if f.code_bits == 4 and f.scale != "e6m2" and len(f.grids) == 1
+         and f.outer_scale in (None, ("f32", "tensor"))]
 
 
 def normal(rows, cols, seed=0, dtype=np.float32):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+from conftest import PLAIN as NAMES
 from conftest import normal, same_bits
 
 torch = pytest.importorskip("torch")
@@ -9,7 +10,6 @@ import ufp4  # noqa: E402
 import ufp4.cuda  # noqa: E402
 import ufp4.torch  # noqa: E402
 
-NAMES = [f.name for f in ufp4.formats()]
 EXACT = {"accumulate": "exact_blocks"}
 if not ufp4.cuda.is_built():
     pytest.skip("this package was built without CUDA", allow_module_level=True)

@@ -10,10 +10,10 @@ import hypothesis.strategies as st
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import NAMES
 
 import ufp4
 
-NAMES = [f.name for f in ufp4.formats()]
 TYPES = [np.float32, np.float32, np.float32, np.float16, ml_dtypes.bfloat16, np.float64, np.int8, np.complex64]
 EXAMPLES = hypothesis.settings(max_examples=int(os.environ.get("UFP4_FUZZ_EXAMPLES", "100")))
 ERRORS = ValueError, TypeError, MemoryError, OverflowError
@@ -73,6 +73,7 @@ POLICIES = st.fixed_dictionaries({}, optional={
     "rht": st.sampled_from([16, 16, 32, 32, 64, 64, 0, None, None, 17, -1, 2**40, "x"]),
     "rounding": st.sampled_from(["toward_zero", "nearest_away", ufp4.Stochastic(3), None, None, 4, "up"]),
     "rule": st.sampled_from([None, None, None, "scale_up", "mx_ceil", "four_over_six", ufp4.Percentile(800), "none", 1]),
+    "choose_grid": st.sampled_from([None, None, None, "mae", "max", "rms", 1]),
     "search": st.sampled_from([None, None, "mse", ufp4.Search("mae", 1), "max", 1]),
     "tensor_amax": st.sampled_from([None, None, None, 1.0, 0.0, -1.0, float("nan"), "x"]),
     "shard": st.sampled_from([None] * 6 + [(0, 0, 512), (16, 64, 256), (1, 2), (2**64, 0, 0), (2**63,) * 3,
@@ -97,6 +98,7 @@ def test_operations_on_one_matrix_write_their_output_or_nothing(data):
     q = ufp4.quantize(np.ones((rows, cols), np.float32), name, rht=16)
     call(lambda: q.dequantize(out=out, undo_transform=draw(st.booleans())), buffers, [(out_memory, out)])
     call(lambda: ufp4.fake_quantize(x, name, out=target, **policies), buffers, outputs)
+    call(lambda: ufp4.cast(q, draw(st.sampled_from([*NAMES, "fp4"]))), buffers, [])
     call(lambda: ufp4.hadamard_forward(x, t, out=wide), [x_memory, wide_memory], [(wide_memory, wide)])
     call(lambda: ufp4.hadamard_inverse(wide, t, out=x), [x_memory, wide_memory], [(x_memory, x)])
     call(lambda: ufp4.hadamard_forward(wide, t, out=wide), [wide_memory], [(wide_memory, wide)])
@@ -120,7 +122,7 @@ def test_products_write_their_output_or_nothing(data):
     rht = draw(st.sampled_from([None, 16, 16, 3]))
     call(lambda: ufp4.matmul(a, b, format=name, rht=rht, out=c, **how), buffers, outputs)
     w = ufp4.quantize(np.ones((n, k), np.float32), name)
-    right = draw(st.sampled_from([w, ufp4.prepack(w)]))
+    right = draw(st.sampled_from([w, ufp4.prepack(w)])) if w.format.code_bits == 4 else w
     call(lambda: ufp4.matmul(a, right, out=c, **how), buffers, outputs)
     layer = {"recipe": draw(st.sampled_from([*ufp4.recipes(), "none"])),
              "layer": draw(st.sampled_from([0, 1, 2, 65535, 65536])),

@@ -32,7 +32,7 @@ def test_every_public_name_has_a_docstring():
 
 
 def test_every_function_of_matrices_names_shapes_and_errors():
-    functions = [getattr(ufp4, name) for name in ("amax", "explain_matmul", "fake_quantize", "hadamard_forward", "hadamard_inverse",
+    functions = [getattr(ufp4, name) for name in ("amax", "cast", "explain_matmul", "fake_quantize", "hadamard_forward", "hadamard_inverse",
                                                   "linear_backward_input", "linear_backward_weight", "linear_forward", "matmul",
                                                   "measure", "prepack", "quantize")]
     functions += [ufp4.Linear.forward, ufp4.Linear.dgrad, ufp4.Linear.wgrad, ufp4.QuantizedMatrix.dequantize]
@@ -62,6 +62,8 @@ q: ufp4.QuantizedMatrix = ufp4.quantize(x, "nvfp4", rht=16, rounding=ufp4.Stocha
 y = ufp4.matmul(x, q, out=np.zeros((4, 4), np.float32), bias=np.zeros(4, np.float32))
 m: ufp4.Measurement = ufp4.measure(x, ufp4.format("mxfp4"))
 f: ufp4.Format = ufp4.Format([float(i) for i in range(16)], "bf16", (1, 8))
+as_mxfp4, lost = ufp4.cast(q, "mxfp4")
+decibel: float = lost.sqnr_db + as_mxfp4.tensor_scale + ufp4.format("hif4").grids[0][1]
 rows: int = ufp4.Linear("nvfp4").forward(x, x).shape[0] + q.dequantize("bfloat16").shape[0]
 text: str = ufp4.__version__ + q.format.name
 """

@@ -72,7 +72,8 @@ std::tuple<std::size_t, std::size_t, std::size_t> sizes(const format_spec& forma
 
 void quantize(const tensor& x, const coded& out, nb::handle rounding, nb::handle rule, nb::handle search,
               nb::handle tensor_amax, nb::handle shard, std::uintptr_t stream, nb::callable memory) {
-  const quantize_options<> o = options_of("quantize", {nb::none(), rounding, rule, search, tensor_amax, shard});
+  const quantize_options<> o =
+      options_of("quantize", {nb::none(), rounding, rule, search, nb::none(), tensor_amax, shard});
   device::policies how{o.rounding, o.rule, o.has_amax, o.has_shard, o.global_amax, o.place};
   device::quantize(call_place(stream, std::move(memory)), source_of(x), matrix_of(out), how);
 }

@@ -20,7 +20,7 @@ format_spec make_format(const char* operation, const std::array<float, 16>& valu
                         const std::tuple<int, int>& block, bool tensor_scale,
                         std::int32_t element = UFP4_ELEMENT_4_BITS) {
   ufp4_format f{{},
-                static_cast<std::int32_t>(chosen(operation, "scale", scale, scale_names)),
+                static_cast<std::int32_t>(chosen(operation, "scale", scale, std::span(scale_names).first(5))),
                 std::get<0>(block),
                 std::get<1>(block),
                 tensor_scale ? 1 : 0,
@@ -35,8 +35,64 @@ std::array<float, 16> values_of(const format_spec& f) {
   return values;
 }
 
+/// The values of the codes on every grid, with its factor.
+std::vector<std::array<float, 16>> grids_of(const format_spec& f) {
+  std::vector<std::array<float, 16>> all{values_of(f)};
+  for (int g = 1; g <= f.choice.count; ++g) {
+    std::array<float, 16>& values = all.emplace_back();
+    for (std::size_t c = 0; c < 16; ++c)
+      values[c] = ufp4::detail::nth_grid(f, g).value[c] * ufp4::detail::factor_of(f, g);
+  }
+  return all;
+}
+
 double bits_of(const format_spec& f) {
-  return (f.is_wide() ? 8.0 : 4.0) + 8.0 * ufp4::detail::scale_bytes(f.scale) / (f.block.rows * f.block.cols);
+  const int scale = ufp4::detail::block_bytes(f.scale, f.choice.count, f.block);
+  const int outer = f.outer.segment == 0 ? 0 : ufp4::detail::scale_bytes(f.outer.type);
+  return (f.is_wide() ? 8.0 : 4.0) + 8.0 * scale / (f.block.rows * f.block.cols) +
+         (outer == 0 ? 0.0 : 8.0 * outer / (f.block.rows * f.outer.segment));
+}
+
+/// Whether a preset has parts that no argument of Format describes.
+bool is_known_by_name_only(const format_spec& f) { return ufp4::detail::is_extended(f) && !f.is_wide(); }
+
+/// None, or the type of the outer scales and "tensor", "row" or the columns that one covers.
+nb::object outer_of(const format_spec& f) {
+  const char* const type = scale_names[static_cast<int>(f.outer.type)];
+  switch (f.outer.span) {
+    case outer_span::none: break;
+    case outer_span::tensor: return nb::make_tuple(type, "tensor");
+    case outer_span::row: return nb::make_tuple(type, "row");
+    case outer_span::segment: return nb::make_tuple(type, f.outer.segment);
+  }
+  return nb::none();
+}
+
+std::vector<int> groups_of(const format_spec& f) {
+  std::vector<int> groups;
+  for (int level = 0; level < ufp4::detail::exponent_levels(f.block); ++level) groups.push_back(f.block.group[level]);
+  return groups;
+}
+
+nb::tuple state_of(const format_spec& f) {
+  if (is_known_by_name_only(f)) return nb::make_tuple(name_of(f));
+  return nb::make_tuple(values_of(f), scale_names[static_cast<int>(f.scale)],
+                        nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale(), static_cast<int>(f.wide));
+}
+format_spec format_of_state(const nb::tuple& state) {
+  if (nb::len(state) == 1) return format_of("Format", state[0]);
+  using parts = std::tuple<std::array<float, 16>, nb::object, std::tuple<int, int>, bool, int>;
+  const auto [values, scale, block, tensor_scale, wide] = nb::cast<parts>(state);
+  return make_format("Format", values, scale, block, tensor_scale, wide);
+}
+
+format_spec with_block(const format_spec& f, int rows, int cols) {
+  expects(!is_known_by_name_only(f), "with_block: the blocks of ", text_of(f), " cannot have another shape, got ", rows,
+          " x ", cols);
+  format_spec out = f;
+  out.block = {rows, cols};
+  ufp4::detail::check_format("with_block", out);
+  return out;
 }
 
 transform_spec make_hadamard(const char* operation, std::int64_t n) {
@@ -101,59 +157,57 @@ void bind_format(nb::module_& m) {
       .def_prop_ro(
           "name", [](const format_spec& f) { return name_of(f); }, "The preset's name; '' for another format.")
       .def_prop_ro("values", &values_of, nb::sig("def values(self) -> list[float]"),
-                   "The values of the codes 0 to 15, of 8-bit formats too.")
+                   "The values of the codes 0 to 15, of 8-bit formats too; of several grids those of the first.")
+      .def_prop_ro("grids", &grids_of, nb::sig("def grids(self) -> list[list[float]]"),
+                   "The values of the codes 0 to 15 on each grid that a block may choose: one list, or several.")
+      .def_prop_ro(
+          "code_bits", [](const format_spec& f) { return f.is_wide() ? 8 : 4; },
+          "Bits of a code in memory: 4, or 8 for elements of one byte.")
       .def_prop_ro(
           "scale", [](const format_spec& f) { return scale_names[static_cast<int>(f.scale)]; },
-          "The type of the block scales: 'f32', 'bf16', 'e4m3', 'ue5m3' or 'e8m0'.")
+          "The type of the block scales: 'f32', 'bf16', 'e4m3', 'ue5m3', 'e8m0' or 'e6m2'.")
       .def_prop_ro(
           "block", [](const format_spec& f) { return std::tuple(f.block.rows, f.block.cols); },
           "Rows and columns of a block. The columns extend along the contraction axis.")
       .def_prop_ro(
           "has_tensor_scale", [](const format_spec& f) { return f.has_tensor_scale(); },
           "Whether a float32 scale of the whole matrix multiplies the block scales.")
-      .def_prop_ro("bits", &bits_of, "Bits of an element with its share of the block scale.")
-      .def(
-          "with_block",
-          [](const format_spec& f, int rows, int cols) {
-            format_spec out = f;
-            out.block = {rows, cols};
-            ufp4::detail::check_format("with_block", out);
-            return out;
-          },
-          nb::arg("rows"), nb::arg("cols"), "The same format with blocks of another shape, as 16 x 16 for weights.")
+      .def_prop_ro(
+          "outer_scale", &outer_of, nb::sig("def outer_scale(self) -> tuple[str, str | int] | None"),
+          "The scales that multiply block scales: their type, and 'tensor', 'row' or the columns of a segment; "
+          "None without.")
+      .def_prop_ro("exponent_groups", &groups_of, nb::sig("def exponent_groups(self) -> list[int]"),
+                   "The columns that share a one-bit exponent, level by level; empty without.")
+      .def_prop_ro("bits", &bits_of, "Bits of an element with its share of what is stored for its block and segment.")
+      .def("with_block", &with_block, nb::arg("rows"), nb::arg("cols"),
+           "The same format with blocks of another shape, as 16 x 16 for weights.\n\n"
+           "ValueError: a preset with several grids, outer scales of segments or one-bit exponents.")
       .def(
           "__eq__", [](const format_spec& a, const format_spec& b) { return a == b; }, nb::arg("other"),
           nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
       .def("__hash__", [](const format_spec& f) { return nb::hash(nb::str(text_of(f).c_str())); })
       .def("__repr__",
            [](const format_spec& f) { return name_of(f).empty() ? text_of(f) : "ufp4.format('" + name_of(f) + "')"; })
+      .def("__getstate__", &state_of, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def(
-          "__getstate__",
-          [](const format_spec& f) {
-            return nb::make_tuple(values_of(f), scale_names[static_cast<int>(f.scale)],
-                                  nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale(),
-                                  static_cast<int>(f.wide));
-          },
-          nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
-      .def(
-          "__setstate__",
-          [](format_spec& f, const std::tuple<std::array<float, 16>, nb::object, std::tuple<int, int>, bool, int>& s) {
-            new (&f) format_spec(
-                make_format("Format", std::get<0>(s), std::get<1>(s), std::get<2>(s), std::get<3>(s), std::get<4>(s)));
-          },
+          "__setstate__", [](format_spec& f, const nb::tuple& state) { new (&f) format_spec(format_of_state(state)); },
           nb::sig("def __setstate__(self, state: tuple[typing.Any, ...], /) -> None"));
 
   m.def(
       "formats",
       [] {
         std::vector<format_spec> all;
-        for_each_preset([&all](auto row) { all.push_back(row.spec); });
+        const auto add = [&all](auto row) { all.push_back(row.spec); };
+        for_each_preset(add);
+        for_each_extended_preset(add);
+        for_each_wide_preset(add);
+        for_each_reference_preset(add);
         return all;
       },
-      "The preset formats of 4 bits.");
+      "The preset formats: those of 4 bits, then those with elements of one byte.");
   m.def(
       "format", [](const nb::str& name) { return format_of("format", name); }, nb::arg("name"),
-      "The preset of that name, 'int8_f32' and 'mxint8' among them. ValueError, which lists the names, for any other.");
+      "The preset of that name. ValueError, which lists the names, for any other.");
 }
 
 void bind_transform(nb::module_& m) {
@@ -253,7 +307,8 @@ std::string text_of(const format_spec& f) {
   if (const std::string name = name_of(f); !name.empty()) return name;
   std::string values;
   for (const float v : values_of(f)) values += concat(values.empty() ? "" : ", ", v);
-  if (f.is_wide()) values += ", ... as int8";
+  constexpr const char* wide_names[] = {"", "int8", "fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp6_e2m3"};
+  if (f.is_wide()) values += concat(", ... as ", wide_names[static_cast<int>(f.wide)]);
   return concat("ufp4.Format([", values, "], '", scale_names[static_cast<int>(f.scale)], "', (", f.block.rows, ", ",
                 f.block.cols, "), ", f.has_tensor_scale() ? "True" : "False", ")");
 }
@@ -272,8 +327,6 @@ format_spec format_of(const char* operation, nb::handle format) {
   const auto name = nb::cast<std::string>(format);
   const format_spec* const found = find_preset(name);
   expects(found != nullptr, operation, ": unknown format: ", name, "; the presets are ", preset_names());
-  expects(!ufp4::detail::is_extended(*found), operation, ": format not available in Python: ", name, " has ",
-          ufp4::detail::extended_parts);
   return *found;
 }
 
@@ -306,6 +359,7 @@ quantize_options<> options_of(const char* operation, const policies& given) {
   out.rounding = rounding_of(operation, given.rounding);
   out.rule = rule_of(operation, given.rule);
   add_search(operation, given.search, out.rule);
+  out.rule.grids = grid_error_of(operation, given.choose_grid);
   if (!given.tensor_amax.is_none()) {
     out.has_amax = true;
     if (!nb::try_cast(given.tensor_amax, out.global_amax))

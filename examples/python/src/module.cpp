@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
   ufp4::python::bind_quantize(m);
   ufp4::python::bind_transforms(m);
   ufp4::python::bind_products(m);
+  ufp4::python::bind_cast(m);
   ufp4::python::bind_linear(m);
   ufp4::python::bind_files(m);
 #if defined(UFP4_PYTHON_DEVICE)

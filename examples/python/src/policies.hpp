@@ -11,7 +11,7 @@ namespace ufp4::python {
 /// The arguments of a call that quantizes, as the program gave them.
 struct policies {
   nb::handle rht, rounding, rule;
-  nb::handle search, tensor_amax, shard;
+  nb::handle search, choose_grid, tensor_amax, shard;
 };
 
 /// A Format, or the preset of that name.
@@ -24,6 +24,8 @@ rounding_spec rounding_of(const char* operation, nb::handle rounding);
 scale_rule_spec rule_of(const char* operation, nb::handle rule);
 /// A Search, or "mse" or "mae"; None is no search.
 void add_search(const char* operation, nb::handle search, scale_rule_spec& rule);
+/// "mse", "mae" or "max": the error by which a block chooses among several grids; None is "mse".
+search_error grid_error_of(const char* operation, nb::handle choose_grid);
 /// All of them.
 quantize_options<> options_of(const char* operation, const policies& given);
 /// "fast", "exact_blocks" or "folded_bf16".
@@ -37,7 +39,7 @@ std::string list_of(std::span<const char* const> names);
 /// The place of a name in a list; ValueError that lists the names.
 std::size_t chosen(const char* operation, const char* argument, nb::handle value, std::span<const char* const> names);
 
-inline constexpr const char* scale_names[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0"};
+inline constexpr const char* scale_names[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0", "e6m2"};
 /// The name of a preset, or "" for another format.
 std::string name_of(const format_spec& format);
 /// "nvfp4", or the grid, scale and block of another format.
@@ -51,6 +53,7 @@ void bind_quantized(nb::module_& m);
 void bind_quantize(nb::module_& m);
 void bind_transforms(nb::module_& m);
 void bind_products(nb::module_& m);
+void bind_cast(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_device(nb::module_& m);  ///< in builds with a GPU's operations

@@ -88,22 +88,23 @@ void quantize_chunks(const cpu::context& ctx, const source& x, const quantize_op
 }
 
 quantized quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,
-                   nb::handle search, nb::handle tensor_amax, nb::handle shard, nb::handle progress, int threads,
-                   nb::handle isa) {
+                   nb::handle search, nb::handle choose_grid, nb::handle tensor_amax, nb::handle shard,
+                   nb::handle progress, int threads, nb::handle isa) {
   constexpr const char* operation = "quantize";
   const matrix_argument from(operation, "x", x);
-  const quantize_options<> options = options_of(operation, {rht, rounding, rule, search, tensor_amax, shard});
+  const quantize_options<> options =
+      options_of(operation, {rht, rounding, rule, search, choose_grid, tensor_amax, shard});
   return quantized(quantize_matrix(operation, context_of(operation, threads, isa), format_of(operation, format),
                                    from.input(), options, progress));
 }
 
 nb::object fake_quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,
-                         nb::handle search, nb::handle tensor_amax, nb::handle shard, bool undo_transform,
-                         nb::handle out, nb::handle dtype, int threads, nb::handle isa) {
+                         nb::handle search, nb::handle choose_grid, nb::handle tensor_amax, nb::handle shard,
+                         bool undo_transform, nb::handle out, nb::handle dtype, int threads, nb::handle isa) {
   constexpr const char* operation = "fake_quantize";
   const matrix_argument from(operation, "x", x);
   const format_spec f = format_of(operation, format);
-  quantize_options<> options = options_of(operation, {rht, rounding, rule, search, tensor_amax, shard});
+  quantize_options<> options = options_of(operation, {rht, rounding, rule, search, choose_grid, tensor_amax, shard});
   options.undo = undo_transform;
   const cpu::context ctx = context_of(operation, threads, isa);
   const output to(operation, out, dtype, from.elements.rows, from.elements.cols, from.elements.kind);
@@ -147,11 +148,12 @@ analysis::report measure_matrix(const cpu::context& ctx, const format_spec& form
 }
 
 nb::object measure(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,
-                   nb::handle search, nb::handle tensor_amax, nb::handle shard, nb::handle progress, int threads,
-                   nb::handle isa) {
+                   nb::handle search, nb::handle choose_grid, nb::handle tensor_amax, nb::handle shard,
+                   nb::handle progress, int threads, nb::handle isa) {
   constexpr const char* operation = "measure";
   const matrix_argument from(operation, "x", x);
-  const quantize_options<> options = options_of(operation, {rht, rounding, rule, search, tensor_amax, shard});
+  const quantize_options<> options =
+      options_of(operation, {rht, rounding, rule, search, choose_grid, tensor_amax, shard});
   return measurement_of(measure_matrix(context_of(operation, threads, isa), format_of(operation, format), from.input(),
                                        options, progress));
 }
@@ -174,8 +176,8 @@ any_quantized quantize_matrix(const char* operation, const cpu::context& ctx, co
 void bind_quantize(nb::module_& m) {
   using namespace nb::literals;
   m.def("quantize", &quantize, "x"_a, "format"_a, nb::kw_only(), "rht"_a = nb::none(), "rounding"_a = nb::none(),
-        "rule"_a = nb::none(), "search"_a = nb::none(), "tensor_amax"_a = nb::none(), "shard"_a = nb::none(),
-        "progress"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
+        "rule"_a = nb::none(), "search"_a = nb::none(), "choose_grid"_a = nb::none(), "tensor_amax"_a = nb::none(),
+        "shard"_a = nb::none(), "progress"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
         nb::sig("def quantize(x: " UFP4_ARRAY ", format: str | Format, " UFP4_POLICIES UFP4_PROGRESS UFP4_CALL
                 ") -> QuantizedMatrix"),
         "Transforms, scales and rounds x [rows, columns] into blocks along the columns.\n\n"
@@ -188,15 +190,17 @@ void bind_quantize(nb::module_& m) {
         "'four_over_six', 'four_over_six_mae' or Percentile(per_mille).\n"
         "search: 'mse', 'mae' or Search(error, below, above): the scale near that of the rule with the smallest "
         "error.\n"
+        "choose_grid: 'mse' (default), 'mae' or 'max': the error by which a block of if4, mixfp4 or razer chooses its "
+        "grid.\n"
         "tensor_amax: the amax of the whole transformed matrix, for formats with a tensor scale.\n"
         "shard: (first_row, first_col, total_cols) of x in a larger matrix, whose bits it shall have.\n"
         "progress: called with (rows done, rows in all) now and then; an exception ends the call.\n"
         "threads: at most; 0 for all cores. isa: an instruction set, as 'avx2'. No bit depends on these.\n\n"
         "A block with a NaN or an infinity gets a NaN scale. ValueError: an argument that does not fit.");
   m.def("fake_quantize", &fake_quantize, "x"_a, "format"_a, nb::kw_only(), "rht"_a = nb::none(),
-        "rounding"_a = nb::none(), "rule"_a = nb::none(), "search"_a = nb::none(), "tensor_amax"_a = nb::none(),
-        "shard"_a = nb::none(), "undo_transform"_a = false, "out"_a = nb::none(), "dtype"_a = nb::none(),
-        "threads"_a = 0, "isa"_a = nb::none(),
+        "rounding"_a = nb::none(), "rule"_a = nb::none(), "search"_a = nb::none(), "choose_grid"_a = nb::none(),
+        "tensor_amax"_a = nb::none(), "shard"_a = nb::none(), "undo_transform"_a = false, "out"_a = nb::none(),
+        "dtype"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
         nb::sig("def fake_quantize(x: " UFP4_ARRAY ", format: str | Format, " UFP4_POLICIES
                 "undo_transform: bool = False, " UFP4_TO UFP4_CALL ") -> " UFP4_NEW),
         "quantize(x, ...).dequantize() in one pass, bit for bit: [rows, columns], in the shape and (without dtype) the "
@@ -207,8 +211,8 @@ void bind_quantize(nb::module_& m) {
         "out: an array [rows, columns] to write to, which is returned; it may be x itself. dtype: of a new result.\n"
         "ValueError: an argument that does not fit, an out of another shape, or one that overlaps x in part.");
   m.def("measure", &measure, "x"_a, "format"_a, nb::kw_only(), "rht"_a = nb::none(), "rounding"_a = nb::none(),
-        "rule"_a = nb::none(), "search"_a = nb::none(), "tensor_amax"_a = nb::none(), "shard"_a = nb::none(),
-        "progress"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
+        "rule"_a = nb::none(), "search"_a = nb::none(), "choose_grid"_a = nb::none(), "tensor_amax"_a = nb::none(),
+        "shard"_a = nb::none(), "progress"_a = nb::none(), "threads"_a = 0, "isa"_a = nb::none(),
         nb::sig("def measure(x: " UFP4_ARRAY ", format: str | Format, " UFP4_POLICIES UFP4_PROGRESS UFP4_CALL
                 ") -> ufp4.Measurement"),
         "What quantize of x [rows, columns] with these arguments would lose: SQNR, attenuation, histogram of the codes "

@@ -46,12 +46,14 @@ nb::object scales_of(nb::handle_t<quantized> self) {
   const auto& q = nb::cast<const quantized&>(self);
   if (q.scales.is_valid()) return q.scales;
   const format_spec& f = q.view.spec();
-  return view_of_bytes(const_cast<std::byte*>(q.view.scale_bytes().data()), scale_element(f.scale),
-                       ufp4::detail::scale_rows(q.view.rows(), f.block),
-                       q.view.padded_cols() / static_cast<std::size_t>(f.block.cols), self);
+  const auto [rows, cols] = scale_shape(f, q.view.rows(), q.view.padded_cols());
+  return view_of_bytes(const_cast<std::byte*>(q.view.scale_bytes().data()), scale_element(f), rows, cols, self);
 }
 
-bool has_e2m1_grid(const format_spec& f) { return f.grid == spec_of<nvfp4>.grid; }
+/// Whether a code alone decides on the value of E2M1 that it means.
+bool has_e2m1_grid(const format_spec& f) {
+  return f.grid == spec_of<nvfp4>.grid && f.choice.count == 0 && f.block.group[0] == 0;
+}
 
 /// One code a byte.
 nb::object unpacked_of(const quantized& q) {
@@ -111,7 +113,7 @@ void check_arrays(const char* operation, const format_spec& format, quantized& q
   }
   expects(codes.type() == element::u8 || codes.type() == element::f4x2, operation,
           ": codes must have elements of uint8 (two codes each) or float4_e2m1fn, got ", name_of(codes.type()));
-  const element wanted = scale_element(format.scale);
+  const element wanted = scale_element(format);
   const bool as_bytes = scales.type() == element::u8 && ufp4::detail::scale_bytes(format.scale) == 1;
   expects(scales.type() == wanted || as_bytes, operation, ": scales must have elements of ", name_of(wanted), ", got ",
           name_of(scales.type()));
@@ -137,13 +139,14 @@ quantized from_arrays(const char* operation, nb::object codes, nb::object scales
   ufp4::detail::check_length(operation, transform);
   expects(shape.padded_cols() == padded, operation, ": codes have ", padded, " columns, but ", columns,
           " columns padded to whole blocks and transform runs are ", shape.padded_cols());
-  const std::size_t blocks = padded / static_cast<std::size_t>(format.block.cols);
-  expects(q.held_scales.shape(0) == ufp4::detail::scale_rows(rows, format.block) && q.held_scales.shape(1) == blocks,
-          operation, ": shape mismatch: scales are ", q.held_scales.shape(0), " x ", q.held_scales.shape(1),
-          ", but the codes need ", ufp4::detail::scale_rows(rows, format.block), " x ", blocks);
+  const auto [down, across] = scale_shape(format, rows, padded);
+  expects(q.held_scales.shape(0) == down && q.held_scales.shape(1) == across, operation,
+          ": shape mismatch: scales are ", q.held_scales.shape(0), " x ", q.held_scales.shape(1),
+          ", but the codes need ", down, " x ", across);
   expects(format.has_tensor_scale() || tensor_scale == 1.0f, operation,
           ": the format has no tensor scale, but tensor_scale is ", tensor_scale);
-  const std::size_t width = static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
+  const bool as_bytes = interop::has_bytes_of_scales(format);
+  const std::size_t width = as_bytes ? 1 : static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
   expects(reinterpret_cast<std::uintptr_t>(q.held_scales.data()) % width == 0, operation,
           ": scales are not aligned to ", width, " bytes");
   q.view = any_quantized_view(
@@ -176,7 +179,8 @@ void bind_quantized(nb::module_& m) {
           "float4_e2m1fn_x2; or ml_dtypes.float4_e2m1fn [rows, padded columns], which is packed into a copy.\n"
           "scales: [rows / block rows, padded columns / block columns] in the type of the format's scales, or uint8 "
           "bytes\n"
-          "where these have one byte. cols: the columns without padding; all of them if None.\n"
+          "where these have one byte; of formats of which `scales` is bytes, such bytes.\n"
+          "cols: the columns without padding; all of them if None.\n"
           "ValueError: types, shapes or strides that do not fit.")
       .def_prop_ro("codes", &codes_of, nb::sig("def codes(self) -> numpy.typing.NDArray[numpy.uint8]"),
                    "uint8 [rows, padded columns / 2]: two codes a byte, the even column in the low half; of 8-bit "
@@ -185,7 +189,12 @@ void bind_quantized(nb::module_& m) {
       .def_prop_ro(
           "scales", &scales_of, nb::sig("def scales(self) -> " UFP4_NEW),
           "The block scales [rows / block rows, padded columns / block columns], in float32, ml_dtypes' bfloat16,\n"
-          "float8_e4m3fn or float8_e8m0fnu, or uint8 for ue5m3. Not a copy.")
+          "float8_e4m3fn or float8_e8m0fnu, or uint8 for ue5m3. Of formats with several grids, one-bit exponents or "
+          "outer\n"
+          "scales of segments uint8 [rows / block rows, bytes of a row of blocks]: what is stored for a block, in one "
+          "byte\n"
+          "(e4m3; the sign bit is the number of the grid) or four (e6m2 and exponents), then float32 outer scales.\n"
+          "Not a copy.")
       .def("unpacked", &unpacked_of, nb::sig("def unpacked(self) -> " UFP4_NEW),
            "The codes, one a byte: [rows, padded columns] of ml_dtypes.float4_e2m1fn in formats with the values of "
            "E2M1,\n"
@@ -226,7 +235,7 @@ void bind_quantized(nb::module_& m) {
           [](nb::handle_t<quantized> self) {
             const any_quantized_view& v = nb::cast<const quantized&>(self).view;
             const nb::object scales = scales_of(self);
-            const bool own = scale_element(v.spec().scale) != element::f32;
+            const bool own = scale_element(v.spec()) != element::f32;
             return state(v.spec(), v.cols(), v.tensor_scale(), v.transform(), codes_of(self),
                          own ? nb::object(scales.attr("view")("uint8")) : scales);
           },
@@ -236,7 +245,7 @@ void bind_quantized(nb::module_& m) {
           [](quantized& q, const state& s) {
             const format_spec& f = std::get<0>(s);
             nb::object scales = std::get<5>(s);
-            if (f.scale != scale_kind::f32) scales = scales.attr("view")(dtype_of(scale_element(f.scale)));
+            if (f.scale != scale_kind::f32) scales = scales.attr("view")(dtype_of(scale_element(f)));
             new (&q) quantized(from_arrays("QuantizedMatrix", std::get<4>(s), scales, f, nb::int_(std::get<1>(s)),
                                            std::get<2>(s), std::get<3>(s)));
           },

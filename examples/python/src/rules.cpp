@@ -10,7 +10,9 @@ namespace ufp4::python {
 namespace {
 
 constexpr const char* rule_names[] = {"default", "scale_up", "mx_floor", "mx_even", "mx_ceil", "four_over_six"};
-constexpr const char* error_names[] = {"mse", "mae"};  // as search_error
+constexpr const char* error_names[] = {"mse", "mae", "max"};  // as search_error
+/// What a search compares.
+constexpr std::span<const char* const> search_names = std::span(error_names).first(2);
 
 /// Search(error, below, above).
 struct scale_search {
@@ -30,7 +32,7 @@ std::optional<int> steps_in(std::uint8_t steps) {
 scale_search make_search(const char* operation, const char* argument, nb::handle error, std::optional<int> below,
                          std::optional<int> above) {
   scale_search out;
-  out.rule.error = static_cast<search_error>(chosen(operation, argument, error, error_names));
+  out.rule.error = static_cast<search_error>(chosen(operation, argument, error, search_names));
   out.rule.window = {steps_of("below", below), steps_of("above", above)};
   return out;
 }
@@ -57,6 +59,11 @@ void add_search(const char* operation, nb::handle search, scale_rule_spec& rule)
   ufp4::detail::join_search(rule, nb::isinstance<scale_search>(search)
                                       ? nb::cast<const scale_search&>(search).rule
                                       : make_search(operation, "search", search, {}, {}).rule);
+}
+
+search_error grid_error_of(const char* operation, nb::handle choose_grid) {
+  if (choose_grid.is_none()) return search_error::squared;
+  return static_cast<search_error>(chosen(operation, "choose_grid", choose_grid, error_names));
 }
 
 void bind_rules(nb::module_& m) {

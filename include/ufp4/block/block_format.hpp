@@ -83,12 +83,22 @@ struct outer_scale_of<per_segment<cols, T>> {
   static constexpr outer_scale value{outer_span::segment, scale_traits<T>::kind, cols};  ///< of each segment
 };
 
-/// The grids beside the first one among which each block chooses, as data (numerics 5).
+/// A grid that blocks can choose: the values of a block that did are those of the grid times the factor.
+struct scaled_grid {
+  grid4 grid{};
+  float factor = 1;
+  friend constexpr bool operator==(const scaled_grid&, const scaled_grid&) = default;
+};
+/// The grids beside the first one among which each block chooses, as data (numerics 5). They are referred to, so that a
+/// format is cheap to copy: they must live as long as any matrix of the format; those of spec_of always do.
 struct grid_choice {
-  int count = 0;      ///< how many, 0 to 3
-  grid4 grid[3]{};    ///< the grids
-  float factor[3]{};  ///< the values of a block that chose grid[i] are those of the grid times factor[i]
-  friend constexpr bool operator==(const grid_choice&, const grid_choice&) = default;
+  int count = 0;                      ///< how many, 0 to 3
+  const scaled_grid* more = nullptr;  ///< so many grids
+  friend constexpr bool operator==(const grid_choice& a, const grid_choice& b) {
+    bool equal = a.count == b.count;
+    for (int g = 0; equal && g < a.count; ++g) equal = a.more == b.more || a.more[g] == b.more[g];
+    return equal;
+  }
 };
 
 /// 1 x cols with one-bit exponents of groups of `wide` and, within them, of `narrow` columns.
@@ -171,15 +181,8 @@ struct grids_of<scaled<E, n, d>> {
 template <element_format First, class... More>
 struct grids_of<one_of<First, More...>> {
   static constexpr grid4 first = grid_of<First>();
-  static constexpr grid_choice choice = [] {
-    grid_choice c{};
-    const auto add = [&c](const grid4& grid, float factor) {
-      c.grid[c.count] = grid;
-      c.factor[c.count++] = factor;
-    };
-    (add(grids_of<More>::first, grids_of<More>::factor), ...);
-    return c;
-  }();
+  static constexpr scaled_grid more[] = {{grids_of<More>::first, grids_of<More>::factor}...};
+  static constexpr grid_choice choice{static_cast<int>(sizeof...(More)), more};
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
@@ -315,8 +318,10 @@ inline constexpr format_spec spec_of = {detail::grids_of<typename F::element_typ
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// Of what a block has several: grid g, its factor, and the bits that are stored for a block with this scale and grid.
-UFP4_HD constexpr const grid4& nth_grid(const format_spec& f, int g) { return g == 0 ? f.grid : f.choice.grid[g - 1]; }
-UFP4_HD constexpr float factor_of(const format_spec& f, int g) { return g == 0 ? 1.0f : f.choice.factor[g - 1]; }
+UFP4_HD constexpr const grid4& nth_grid(const format_spec& f, int g) {
+  return g == 0 ? f.grid : f.choice.more[g - 1].grid;
+}
+UFP4_HD constexpr float factor_of(const format_spec& f, int g) { return g == 0 ? 1.0f : f.choice.more[g - 1].factor; }
 /// Where the number of the grid is: the sign bit of the scale, or the byte after it.
 UFP4_HD constexpr int grid_shift(const format_spec& f) {
   const int bits = 8 * scale_bytes(f.scale);
@@ -356,12 +361,11 @@ constexpr const char* choice_mismatch(const format_spec& f) {
   if (count < 0 || count > 3) return "a block chooses among at most four grids";
   if (block_bytes(f.scale, count, f.block) != bytes && bytes != 1)
     return "bf16 and float scales can store the choice of two grids only";
-  for (int g = 0; g < 3; ++g) {
-    const grid4& grid = f.choice.grid[g];
-    if (g >= count && grid.levels != 0) return "the format has more grids than choice.count";
-    if (g < count && (grid.levels < 1 || grid.levels > 16 || !(grid.qmax > 0.0f)))
-      return "a grid of the choice has no values";
-    if (g < count && !(f.choice.factor[g] >= 0x1p-40f && f.choice.factor[g] <= 0x1p40f))
+  if (f.choice.more == nullptr) return "the format's choice.more is null";
+  for (int g = 1; g <= count; ++g) {
+    const grid4& grid = nth_grid(f, g);
+    if (grid.levels < 1 || grid.levels > 16 || !(grid.qmax > 0.0f)) return "a grid of the choice has no values";
+    if (!(factor_of(f, g) >= 0x1p-40f && factor_of(f, g) <= 0x1p40f))
       return "the factor of a grid must be from 2^-40 to 2^40";
   }
   return nullptr;
@@ -409,7 +413,7 @@ UFP4_HD constexpr bool needs_portable(const format_spec& f) {
   return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2 ||
          f.wide > wide_element::int8;
 }
-/// Whether a format has parts that only CPU operations have, not GPUs, file formats and the Python package.
+/// Whether a format has parts that CPU operations and files have, but neither GPUs nor casts.
 UFP4_HD constexpr bool is_extended(const format_spec& f) {
   return needs_portable(f) || f.outer.type != scale_kind::f32;
 }

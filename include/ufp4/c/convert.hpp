@@ -276,6 +276,7 @@ inline ufp4::quantize_options<> options_of(const char* function, const ufp4_quan
   out.rule.what = chosen<scale_rule_spec::kind>(function, "options.rule", o.rule, UFP4_RULE_PERCENTILE);
   out.rule.searches = flag(function, "options.searches", o.searches);
   out.rule.error = chosen<search_error>(function, "options.error", o.error, UFP4_ABSOLUTE_ERROR);
+  out.rule.grids = chosen<search_error>(function, "options.choose_grid", o.choose_grid, UFP4_LARGEST_ERROR);
   out.rule.window = {steps(function, "options.search_below", o.search_below),
                      steps(function, "options.search_above", o.search_above)};
   expects(o.per_mille >= 1 && o.per_mille <= 1000, function, ": options.per_mille must be 1 to 1000, got ",
@@ -297,6 +298,15 @@ inline void add_counts(ufp4_counts* to, const quantize_report& counted) {
   to->nonfinite_blocks += counted.nonfinite_blocks;
   to->saturated += counted.saturated;
   to->underflowed_scales += counted.underflowed_scales;
+}
+
+inline void add_cast(ufp4_cast_report* to, const cast_report& from) {
+  if (to == nullptr) return;
+  to->blocks += from.blocks;
+  to->inexact_blocks += from.inexact_blocks;
+  to->inexact_elements += from.inexact_elements;
+  to->signal += from.signal;
+  to->noise += from.noise;
 }
 
 inline ufp4_report to_c(const analysis::report& r) {

@@ -74,10 +74,7 @@ std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, 
     ufp4_quantized& out = given(function, "to", to);
     const ufp4::format_spec format = format_of(function, &out.format);
     expects(format == from.spec(), function, ": to.format is not the format of q");
-    expects(out.rows == from.rows() && out.cols == from.cols(), function, ": shape mismatch: to is ", out.rows, " x ",
-            out.cols, ", q is ", from.rows(), " x ", from.cols());
-    expects(same_map(transform_of(function, &out.transform), from.transform()), function,
-            ": to.transform is not the transform of q");
+    check_same_matrix(function, from, out);
     out.tensor_scale =
         ufp4::prepack_into(ctx, from, storage_of(function, "to", out, UFP4_PREPACKED, format)).tensor_scale();
   });

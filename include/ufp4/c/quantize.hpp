@@ -61,6 +61,25 @@ inline void quantize(const char* function, const cpu::context& ctx, const ufp4_m
   add_counts(o.counts, counted);
 }
 
+/// `to` is for a matrix with the rows, the columns and the transform of q.
+inline void check_same_matrix(const char* function, const any_quantized_view& q, const ufp4_quantized& to) {
+  expects(to.rows == q.rows() && to.cols == q.cols(), function, ": shape mismatch: to is ", to.rows, " x ", to.cols,
+          ", q is ", q.rows(), " x ", q.cols());
+  expects(same_map(transform_of(function, &to.transform), q.transform()), function,
+          ": to.transform is not the transform of q");
+}
+
+inline void cast(const char* function, const cpu::context& ctx, const ufp4_quantized* q, ufp4_quantized& to,
+                 ufp4_cast_report* report) {
+  const any_quantized_view from = view_of(function, "q", q);
+  const format_spec format = format_of(function, &to.format);
+  check_same_matrix(function, from, to);
+  cast_report counted;
+  to.tensor_scale =
+      cast_into(ctx, from, format, storage_of(function, "to", to, UFP4_CANONICAL, format), counted).tensor_scale();
+  add_cast(report, counted);
+}
+
 }  // namespace ufp4::c::detail::inline UFP4_CODE
 
 extern "C" {
@@ -170,6 +189,14 @@ std::int32_t ufp4_measure(const ufp4_context* context, const ufp4_format* format
                                       all);
     *report = to_c(all.result(f));
     add_counts(o.counts, counted);
+  });
+}
+
+std::int32_t ufp4_cast(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to,
+                       ufp4_cast_report* report) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__, [&, function = __func__] {
+    cast(function, context_of(function, context), q, given(function, "to", to), report);
   });
 }
 

@@ -13,8 +13,13 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// A job and the kernel that runs it.
 struct gemm_plan {
-  gemm_job job;
+  const gemm_job* job;
   const gemm_kernel* kernel;
+};
+
+/// Memory for the job of a transposed product, which few calls need.
+struct gemm_job_place {
+  alignas(gemm_job) std::byte bytes[sizeof(gemm_job)];
 };
 
 /// The job of the transposed product, C^T = B A^T. Only the epilogue's formulas are not symmetric; it tests `swapped`.
@@ -28,13 +33,15 @@ inline gemm_job exchanged(const gemm_job& job) {
 }
 
 /// Vector kernels run along the columns of C. A C of few columns and many rows is computed as the transposed product if
-/// the kernel gives the bits of exact_blocks, which are the same for both.
-inline gemm_plan plan_gemm(const gemm_table& table, const gemm_job& job, isa tier) {
+/// the kernel gives the bits of exact_blocks, which are the same for both. The plan refers to `job`, or to
+/// that product's job in `place`.
+inline gemm_plan plan_gemm(const gemm_table& table, const gemm_job& job, isa tier, gemm_job_place& place) {
   const gemm_kernel* kernel = &gemm_kernel_for(table, job, tier);
   const bool narrow = job.out.cols < kernel->tile_cols && job.out.rows > 2 * job.out.cols;
-  if (!narrow || job.right.interleaved() || kernel->made_as(job.mode) != accumulate::exact_blocks) return {job, kernel};
-  const gemm_job other = exchanged(job);
-  return {other, &gemm_kernel_for(table, other, tier)};
+  if (!narrow || job.right.interleaved() || kernel->made_as(job.mode) != accumulate::exact_blocks)
+    return {&job, kernel};
+  const gemm_job* const other = ::new (place.bytes) gemm_job(exchanged(job));
+  return {other, &gemm_kernel_for(table, *other, tier)};
 }
 
 /// Consecutive rows of one job, at most part_rows, that are packed together.
@@ -45,7 +52,7 @@ struct gemm_piece {
   std::size_t first_task;  ///< among all parts of a wave
   std::size_t first_pack;  ///< among all packing tasks of a wave
 
-  std::size_t parts() const { return (plan->job.out.cols + plan->kernel->part_cols - 1) / plan->kernel->part_cols; }
+  std::size_t parts() const { return (plan->job->out.cols + plan->kernel->part_cols - 1) / plan->kernel->part_cols; }
   /// Rows of one packing task: whole register tiles.
   std::size_t pack_rows() const {
     return (64 + plan->kernel->tile_rows - 1) / plan->kernel->tile_rows * plan->kernel->tile_rows;
@@ -103,8 +110,8 @@ struct gemm_wave {
 
   void add(const gemm_plan& plan, std::size_t row, std::size_t rows) {
     const gemm_piece& piece = *::new (pieces + count++) gemm_piece{&plan, row, rows, left_bytes, tasks, packs};
-    left_bytes += plan.kernel->left_bytes(plan.job, rows);
-    const std::size_t scratch = plan.kernel->scratch_bytes(plan.job, rows);
+    left_bytes += plan.kernel->left_bytes(*plan.job, rows);
+    const std::size_t scratch = plan.kernel->scratch_bytes(*plan.job, rows);
     scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;
     tasks += piece.parts();
     packs += piece.packs();
@@ -129,8 +136,8 @@ inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left
     const gemm_piece& p = wave.piece_of(&gemm_piece::first_pack, task);
     const gemm_kernel& kernel = *p.plan->kernel;
     const std::size_t first = (task - p.first_pack) * p.pack_rows(), rows = p.rows - first;
-    kernel.pack_left(p.plan->job, p.row + first, rows < p.pack_rows() ? rows : p.pack_rows(),
-                     left + p.left_at + kernel.left_bytes(p.plan->job, first));
+    kernel.pack_left(*p.plan->job, p.row + first, rows < p.pack_rows() ? rows : p.pack_rows(),
+                     left + p.left_at + kernel.left_bytes(*p.plan->job, first));
   });
 }
 
@@ -144,9 +151,9 @@ inline void run_wave(const context& ctx, const gemm_wave& wave) {
   parallel_for(ctx, wave.tasks, [&](std::size_t task) {
     const gemm_piece& p = wave.piece_of(&gemm_piece::first_task, task);
     const std::size_t width = p.plan->kernel->part_cols, col = (task - p.first_task) * width;
-    const std::size_t across = p.plan->job.out.cols - col;
+    const std::size_t across = p.plan->job->out.cols - col;
     const gemm_part part{p.row, p.rows, col, across < width ? across : width};
-    scratch.with([&](std::byte* own) { p.plan->kernel->multiply(p.plan->job, part, left + p.left_at, own); });
+    scratch.with([&](std::byte* own) { p.plan->kernel->multiply(*p.plan->job, part, left + p.left_at, own); });
   });
 }
 
@@ -155,7 +162,7 @@ inline void run_wave(const context& ctx, const gemm_wave& wave) {
 inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::size_t threads) {
   const std::size_t tile = plan.kernel->tile_rows, most = plan.kernel->part_rows;
   const std::size_t pieces = threads == 1 ? 1 : (3 * threads + parts - 1) / parts;
-  const std::size_t share = (plan.job.out.rows + pieces - 1) / pieces, rows = share < 64 ? 64 : share;
+  const std::size_t share = (plan.job->out.rows + pieces - 1) / pieces, rows = share < 64 ? 64 : share;
   return rows < most ? up(rows, tile) : most;
 }
 
@@ -166,7 +173,7 @@ inline std::size_t useful_threads(const context& ctx, std::span<const gemm_plan>
   if (limit == 1 || ctx.executor) return limit;
   std::uint64_t thousands = 0;  // integers: floating-point arithmetic would set flags in the caller's environment
   for (const gemm_plan& plan : plans) {
-    const std::uint64_t outputs = (plan.job.out.rows + 8) * plan.job.out.cols, depth = plan.job.padded();
+    const std::uint64_t outputs = (plan.job->out.rows + 8) * plan.job->out.cols, depth = plan.job->padded();
     thousands += (outputs >> 10) * depth + ((outputs & 1023) * depth >> 10);
   }
   const std::uint64_t threads = thousands >> 11;
@@ -178,14 +185,14 @@ inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
   const context limited{.threads = static_cast<int>(threads), .isa = ctx.isa, .executor = ctx.executor};
   std::size_t parts = 0, pieces = 0;  // parts: of C's first rows, over all jobs
   for (const gemm_plan& plan : plans)
-    parts += (plan.job.out.cols + plan.kernel->part_cols - 1) / plan.kernel->part_cols;
-  for (const gemm_plan& plan : plans) pieces += plan.job.out.rows / piece_rows(plan, parts, threads) + 1;
+    parts += (plan.job->out.cols + plan.kernel->part_cols - 1) / plan.kernel->part_cols;
+  for (const gemm_plan& plan : plans) pieces += plan.job->out.rows / piece_rows(plan, parts, threads) + 1;
   gemm_memory<1024> memory(pieces * sizeof(gemm_piece));
   gemm_wave wave{reinterpret_cast<gemm_piece*>(memory.data())};
   for (const gemm_plan& plan : plans) {
     const std::size_t most = piece_rows(plan, parts, threads);
-    for (std::size_t row = 0; row < plan.job.out.rows; row += most) {
-      const std::size_t left = plan.job.out.rows - row;
+    for (std::size_t row = 0; row < plan.job->out.rows; row += most) {
+      const std::size_t left = plan.job->out.rows - row;
       wave.add(plan, row, left < most ? left : most);
       if (wave.left_bytes < gemm_wave::memory) continue;
       run_wave(limited, wave);
@@ -200,13 +207,18 @@ inline void run_gemms(const context& ctx, const gemm_table& table, std::span<con
   const isa tier = resolve(ctx);
   const auto empty = [](const gemm_job& job) { return job.out.rows == 0 || job.out.cols == 0; };
   if (jobs.size() == 1 && !empty(jobs[0])) {
-    const gemm_plan plan = plan_gemm(table, jobs[0], tier);
+    gemm_job_place place;
+    const gemm_plan plan = plan_gemm(table, jobs[0], tier, place);
     return run_plans(ctx, {&plan, 1});
   }
   const buffer<gemm_plan> plans(jobs.size());
+  const buffer<gemm_job_place> places(jobs.size());
   std::size_t count = 0;
   for (const gemm_job& job : jobs)
-    if (!empty(job)) ::new (plans.data() + count++) gemm_plan(plan_gemm(table, job, tier));
+    if (!empty(job)) {
+      ::new (plans.data() + count) gemm_plan(plan_gemm(table, job, tier, places.data()[count]));
+      ++count;
+    }
   run_plans(ctx, {plans.data(), count});
 }
 

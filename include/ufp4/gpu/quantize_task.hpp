@@ -29,7 +29,7 @@ using detail::quantize_task;
 /// code is left out: an index of a grid would put the format into memory.
 UFP4_DEVICE void leave_out_extended(format_spec& f) {
   f.wide = wide_element::none;
-  f.choice.count = 0;
+  f.choice = {};
   f.block.group = {};
 }
 

@@ -73,8 +73,9 @@ inline std::string ggml_scale_name(std::string_view weight) {
 /// file is written. std::invalid_argument for another format, columns not a multiple of the block, and a transform.
 inline void add_quantized(gguf_writer& out, const std::string& name, const any_quantized_view& q) {
   const ggml_block* const block = find_ggml_block(q.spec());
-  const std::string shown = printable(name);
-  expects(block != nullptr, "add_quantized: format not available in GGUF: ", shown, " is neither mxfp4 nor nvfp4");
+  const std::string shown = printable(name), format_name(preset_name(q.spec()));
+  expects(block != nullptr, "add_quantized: format not available in GGUF: ", shown, " is neither mxfp4 nor nvfp4",
+          format_name.empty() ? "" : ", but " + format_name);
   expects(q.transform().n == 1, "add_quantized: transform not representable in GGUF: ", shown,
           " was quantized after a Hadamard transform of ", q.transform().n);
   expects(q.cols() % block->elements == 0, "add_quantized: ", shown, " has ", q.cols(),

@@ -48,11 +48,15 @@ inline const std::vector<format_spec>& known_formats() {
   static const std::vector<format_spec> all = [] {
     std::vector<format_spec> formats;
     const auto add = [&](auto row) {
-      formats.insert(formats.end(), {row.spec, row.spec});
-      formats.back().block = square(row.spec.block.cols);
+      formats.push_back(row.spec);
+      format_spec in_squares = row.spec;
+      in_squares.block.rows = row.spec.block.cols;
+      if (ufp4::detail::format_mismatch(in_squares) == nullptr) formats.push_back(in_squares);
     };
     for_each_preset(add);
     for_each_wide_preset(add);
+    for_each_extended_preset(add);
+    for_each_reference_preset(add);
     formats.push_back(spec_of<ggml_nvfp4>);
     return formats;
   }();

@@ -15,8 +15,9 @@ inline void check_layout(const std::string& name, const any_quantized_view& q, t
   const std::string label =
       "add_quantized: not representable in layout " + std::string(name_of(layout)) + ": " + printable(name);
   const std::string instead = "; tensor_layout::ufp4 represents every matrix";
+  const std::string format_name(preset_name(q.spec()));
   expects(has_format(layout, q.spec()), label, layout == tensor_layout::gpt_oss ? " is not" : " is neither nvfp4 nor",
-          " mxfp4", instead);
+          " mxfp4", format_name.empty() ? "" : ", but " + format_name, instead);
   expects(q.transform().n == 1, label, " was quantized after a Hadamard transform of ", q.transform().n, instead);
   expects(q.cols() == q.padded_cols(), label, " has ", q.cols(), " columns, not a multiple of the block's ",
           q.spec().block.cols, instead);
@@ -26,20 +27,11 @@ inline void check_layout(const std::string& name, const any_quantized_view& q, t
       "; tensor_layout::modelopt stores the scale itself");
 }
 
-/// std::invalid_argument for a format that no layout represents.
-inline void check_storable(const char* operation, const std::string& name, const format_spec& format) {
-  const std::string format_name(preset_name(format));
-  expects(!ufp4::detail::is_extended(format), operation, ": format not available in safetensors: ", printable(name),
-          format_name.empty() ? "" : " is " + format_name + ", which", " has ", ufp4::detail::extended_parts);
-}
-
 /// Adds the tensors of a quantized matrix, whose memory must stay valid until the file is written.
 /// std::invalid_argument where the layout cannot represent it: another format, a transform, padding, or
-/// (compressed_tensors) a tensor scale that is not a float's reciprocal. The ufp4 layout represents every matrix but
-/// those of formats that no layout represents (check_storable).
+/// (compressed_tensors) a tensor scale that is not a float's reciprocal. The ufp4 layout represents every matrix.
 inline void add_quantized(safetensors_writer& out, const std::string& name, const any_quantized_view& q,
                           tensor_layout layout) {
-  check_storable("add_quantized", name, q.spec());
   check_layout(name, q, layout);
   const quantized_names names = names_of(name, layout);
   const quantized_tensors t = tensors_of(q.spec(), {q.rows(), q.cols()}, q.transform(), layout);
@@ -172,7 +164,6 @@ inline void read_shape(safetensors_reader& file, const std::string& name, tensor
 
 /// The weight `name` in any layout, checked and not yet read. file_error if it is missing, broken or of another format.
 inline stored_weight find_weight(safetensors_reader& file, const std::string& name, const format_spec& format) {
-  check_storable("find_weight", name, format);
   const quantized_place place = find_quantized(file, name);
   stored_weight weight{.format = format, .codes = &file.at(place.names.codes), .scales = &file.at(place.names.scales)};
   const std::string label = "tensor " + printable(weight.codes->name);

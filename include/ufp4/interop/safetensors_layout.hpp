@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// docs/interop.md has the table of layouts. A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two
 /// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble, or, of elements of one byte (ufp4
-/// layout), int8 [R, C]; scales are [R, C/B], row-major. The tensor scale is F32, [1], of modelopt []. A factor f means
-/// value = code * (scale * f), a divisor d (of compressed_tensors) value = code * (scale / d): here the tensor scale is
-/// then fl(1/d).
+/// layout), int8 or, of floats, uint8 [R, C]; scales are [R, C/B], row-major. The tensor scale is F32, [1], of modelopt
+/// []. A factor f means value = code * (scale * f), a divisor d (of compressed_tensors) value = code * (scale / d):
+/// here the tensor scale is then fl(1/d).
 ///
 /// A weight of more dimensions has them in all its tensors, those of R first. Blocks run along the last dimension C of
 /// what is stored; its tensor scales are as many as the first dimension has indices, or one.
@@ -14,14 +14,19 @@
 /// [E, C, R]: it quantizes along the middle dimension.
 ///
 /// The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8, e8m0 as
-/// F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME":
+/// F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME". Where more than a scale is
+/// stored for a block or a row (the number of a grid, one-bit exponents, outer scales), scales are U8, [R, bytes of a
+/// row of blocks], in the order of numerics 5.
 ///
 ///   grid=0,0.25,0.5,0.75,1,1.25,1.5,1.75,-0,... scale=f32 block=1x16 cols=1000 hadamard=16 bf16=0 signs=00002f6a
 ///
-/// the values of the codes 0 .. 15, or int8*0.015625: 8-bit integers times that unit; the scale's type; the block; C;
-/// the transform that was applied (1: none), whether it rounded to bf16, and its sign bits in words of 32, the first
-/// first. " axis=1" follows if C is dimension 1 of the weight and not its last: the stored tensors have this dimension
-/// at the end.
+/// the values of the codes 0 .. 15, or int8*0.015625: 8-bit integers times that unit, or fp8_e4m3, fp8_e5m2, fp6_e3m2,
+/// fp6_e2m3; the scale's type; the block; C; the transform that was applied (1: none), whether it rounded to bf16, and
+/// its sign bits in words of 32, the first first. Behind grid come more grids of a block, each with its factor
+/// ("grid=...*0.25"); behind scale the outer scales ("outer=f32/128" for 128 columns, "outer=f32/row",
+/// "outer=bf16/tensor"; none for a binary32 tensor scale); in block the groups of one-bit exponents ("block=1x64/8/4").
+/// " axis=1" follows if C is dimension 1 of the weight and not its last: the stored tensors have this dimension at the
+/// end.
 ///
 /// Sources: vllm-project/compressed-tensors, compressors nvfp4 and mxfp4; vLLM, which takes 1 / weight_global_scale;
 /// NVIDIA/Model-Optimizer, NVFP4QTensor; pytorch/ao, NVFP4Tensor, MXTensor and flatten_tensor_state_dict;
@@ -89,18 +94,22 @@ inline quantized_names torchao_names_of(const std::string& name) {
   return {stem + "_qdata", stem + "_scale", stem + "_per_tensor_scale"};
 }
 
+/// Whether scales are stored as bytes: where not every one is a number of the scale's type.
+constexpr bool has_bytes_of_scales(const format_spec& format) {
+  return format.has_outer_array() || format.choice.count != 0 || format.block.group[0] != 0;
+}
 /// The type in which a layout stores block scales.
-constexpr number_type scale_number(scale_kind kind, tensor_layout layout) {
-  constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f8_e4m3, number_type::u8,
-                                   number_type::f8_e8m0};  // as scale_kind lists them
+constexpr number_type scale_number(const format_spec& format, tensor_layout layout) {
+  constexpr number_type types[] = {number_type::f32,     number_type::bf16, number_type::f8_e4m3, number_type::u8,
+                                   number_type::f8_e8m0, number_type::u8};  // as scale_kind lists them
   const bool as_byte = layout != tensor_layout::ufp4 && layout != tensor_layout::f4;
-  if (kind == scale_kind::e8m0 && as_byte) return number_type::u8;
-  return types[static_cast<int>(kind)];
+  if ((format.scale == scale_kind::e8m0 && as_byte) || has_bytes_of_scales(format)) return number_type::u8;
+  return types[static_cast<int>(format.scale)];
 }
 
 /// The type of the tensor of codes, but in the f4 layout.
 constexpr number_type code_number(const format_spec& format) {
-  return format.is_wide() ? number_type::i8 : number_type::u8;
+  return format.wide == wide_element::int8 ? number_type::i8 : number_type::u8;
 }
 
 /// Types and shapes of the tensors of one weight.
@@ -115,8 +124,8 @@ inline quantized_tensors tensors_of(const format_spec& format, const std::vector
                                     const transform_spec& transform, tensor_layout layout) {
   const auto cols = static_cast<std::size_t>(shape.back()), block = static_cast<std::size_t>(format.block.cols);
   const std::size_t padded = ufp4::detail::padded_length(cols, format.block, transform);
-  quantized_tensors t{code_number(format), scale_number(format.scale, layout), shape, shape, {}};
-  t.scales.back() = padded / block;
+  quantized_tensors t{code_number(format), scale_number(format, layout), shape, shape, {}};
+  t.scales.back() = has_bytes_of_scales(format) ? ufp4::detail::scale_strip_of(format, padded).bytes() : padded / block;
   if (shape.size() == 2) t.scales[0] = ufp4::detail::scale_rows(static_cast<std::size_t>(shape[0]), format.block);
   t.codes.back() = ufp4::detail::code_bytes(format, padded);
   if (layout == tensor_layout::f4) {
@@ -140,14 +149,36 @@ inline std::string shortest_text(float x) {
   return {digits, std::to_chars(digits, digits + sizeof digits, x).ptr};
 }
 
+/// The values of a grid: "0,0.25,...".
+inline std::string grid_text(const grid4& grid) {
+  std::string text;
+  for (int c = 0; c < 16; ++c) text += (c != 0 ? "," : "") + shortest_text(grid.value[c]);
+  return text;
+}
+/// "int8*0.015625", or the name of a float of one byte.
+inline std::string wide_text(const format_spec& format) {
+  constexpr const char* names[] = {"", "int8*", "fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp6_e2m3"};  // as wide_element
+  const bool integers = format.wide == wide_element::int8;
+  return names[static_cast<int>(format.wide)] + (integers ? shortest_text(format.grid.unit) : "");
+}
+
 /// First part of the metadata string: what the format decides, "grid=... scale=... block=...".
 inline std::string format_text(const format_spec& format) {
-  constexpr const char* scales[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0"};
-  std::string text = "grid=";
-  if (format.is_wide()) text += "int8*" + shortest_text(format.grid.unit);
-  for (int c = 0; !format.is_wide() && c < 16; ++c) text += (c != 0 ? "," : "") + shortest_text(format.grid.value[c]);
-  return text + " scale=" + scales[static_cast<int>(format.scale)] + " block=" + std::to_string(format.block.rows) +
-         "x" + std::to_string(format.block.cols);
+  constexpr const char* scales[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0", "e6m2"};
+  const outer_scale& outer = format.outer;
+  std::string text = "grid=" + (format.is_wide() ? wide_text(format) : grid_text(format.grid));
+  for (int g = 0; g < format.choice.count; ++g)
+    text += " grid=" + grid_text(format.choice.grid[g]) + "*" + shortest_text(format.choice.factor[g]);
+  text += std::string(" scale=") + scales[static_cast<int>(format.scale)];
+  if (format.has_outer_array() || (outer.span == outer_span::tensor && outer.type != scale_kind::f32))
+    text += std::string(" outer=") + scales[static_cast<int>(outer.type)] + "/" +
+            (outer.span == outer_span::tensor ? "tensor"
+             : outer.span == outer_span::row  ? "row"
+                                              : std::to_string(outer.segment));
+  text += " block=" + std::to_string(format.block.rows) + "x" + std::to_string(format.block.cols);
+  for (int level = 0; level < 2 && format.block.group[level] != 0; ++level)
+    text += "/" + std::to_string(format.block.group[level]);
+  return text;
 }
 
 /// Second part of the metadata string: " cols=... hadamard=... bf16=... signs=...".

@@ -57,6 +57,16 @@ void check_apart(const char* operation, const char* span_name, std::span<S> span
   expects(!bytes_of(source_of(x)).overlaps(bytes_of(span)), operation, ": ", span_name, " overlaps ", view_name);
 }
 
+/// The caller's memory must share no byte with q, and the codes none with the scales.
+inline void check_memory_apart(const char* operation, const any_quantized_view& q, const quantized_storage& memory) {
+  const byte_range codes = bytes_of(memory.codes), scales = bytes_of(memory.scales);
+  for (const byte_range& from : {bytes_of(q.codes()), bytes_of(q.scale_bytes())}) {
+    expects(!codes.overlaps(from), operation, ": codes overlaps the quantized matrix");
+    expects(!scales.overlaps(from), operation, ": scales overlaps the quantized matrix");
+  }
+  expects(!codes.overlaps(scales), operation, ": codes overlaps scales");
+}
+
 /// A preset has its own rounding and scale rule; another one in the call is an error.
 template <quantizer_target F, class O>
 void check_preset(const char* operation, const O& options) {

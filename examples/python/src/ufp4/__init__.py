@@ -10,7 +10,8 @@
 Every operation has the bits of the C++ library. An argument that does not fit is a ValueError with the library's message.
 """
 from ._array import Array
-from ._core import (Format, Percentile, PrepackedMatrix, QuantizedMatrix, Search, Stochastic, Transform, amax,
+from ._cast import CastReport
+from ._core import (Format, Percentile, PrepackedMatrix, QuantizedMatrix, Search, Stochastic, Transform, amax, cast,
                     explain_matmul, fake_quantize, format, formats, hadamard, hadamard_forward, hadamard_inverse, linear_backward_input,
                     linear_backward_weight, linear_forward, matmul, measure, prepack, quantize, random_hadamard, recipes,
                     signed_hadamard)
@@ -19,7 +20,7 @@ from ._files import load, save
 from ._linear import Linear
 from ._measurement import Measurement
 
-__all__ = ["Array", "Format", "Linear", "Measurement", "Percentile", "PrepackedMatrix", "QuantizedMatrix", "Search",
-           "Stochastic", "Transform", "__version__", "amax", "explain_matmul", "fake_quantize", "format", "formats", "hadamard", "hadamard_forward",
+__all__ = ["Array", "CastReport", "Format", "Linear", "Measurement", "Percentile", "PrepackedMatrix", "QuantizedMatrix", "Search",
+           "Stochastic", "Transform", "__version__", "amax", "cast", "explain_matmul", "fake_quantize", "format", "formats", "hadamard", "hadamard_forward",
            "hadamard_inverse", "linear_backward_input", "linear_backward_weight", "linear_forward", "load", "matmul",
            "measure", "prepack", "quantize", "random_hadamard", "recipes", "save", "signed_hadamard"]

@@ -307,29 +307,47 @@ UFP4_LANE void store_result(const sink& out, void* p, f32 v, std::size_t count) 
   store_some(p, out.kind == dtype::bf16 ? narrow_bf16(v) : narrow_fp16(v), count);
 }
 
-/// store_part where C's rows are contiguous. `acc` holds whole vectors.
-inline void store_sums(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
+/// Sums of up to sixteen columns, with the scales, bias and beta of a job, to C. plain: sixteen columns of binary32
+/// without bias and beta.
+template <bool plain>
+inline void store_columns(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
   const result_scales by = detail::scales_of(job);
   const special_range special = special_range::of(job);
   const bool exact = job.mode == accumulate::exact_blocks;
-  if (job.out.col_stride != 1 || (!exact && special.has(by.b))) return store_part(job, part, acc, stride);
-  const std::ptrdiff_t width = job.out.kind == dtype::f32 ? 4 : 2;
-  for (std::size_t i = 0; i < part.rows; ++i)
-    for (std::size_t j = 0; j < part.cols; j += lanes) {
-      const std::size_t row = part.row + i, col = part.col + j, count = part.cols - j < lanes ? part.cols - j : lanes;
-      const f32 v = load(acc + i * stride + j), left = rounded(v * by.a);
-      const u32 magnitude = as_bits(exact ? v : left) & magnitude_mask;
-      const u32 found = reinterpret_cast<u32>(magnitude - special.least >= infinity_bits - special.least);
-      if (any(found & reinterpret_cast<u32>(as_bits(v) != 0u))) {
-        store_part(job, {row, 1, col, count}, acc + i * stride + j, lanes);
-        continue;
-      }
-      f32 r = rounded(left * by.b);
-      auto* out = static_cast<std::byte*>(job.out.data) + job.out.offset(row, col) * width;
-      if (job.bias != nullptr) r = r + (job.swapped ? broadcast(job.bias[row]) : load_some<f32>(job.bias + col, count));
-      if (job.beta != 0.0f) r = fma(broadcast(job.beta), load_result(job.out, out, count), r);
-      store_result(job.out, out, r, count);
+  const f32 a = broadcast(by.a), b = broadcast(by.b), beta = broadcast(job.beta);
+  const std::ptrdiff_t width = job.out.kind == dtype::f32 ? 4 : 2, step = job.out.row_stride * width;
+  auto* out = static_cast<std::byte*>(job.out.data) + job.out.offset(part.row, part.col) * width;
+  f32 bias{};
+  if (!plain && job.bias != nullptr && !job.swapped) bias = load_some<f32>(job.bias + part.col, part.cols);
+  for (std::size_t i = 0; i < part.rows; ++i, acc += stride, out += step) {
+    const f32 v = load(acc), left = rounded(v * a);
+    const u32 magnitude = as_bits(exact ? v : left) & magnitude_mask;
+    const u32 found = reinterpret_cast<u32>(magnitude - special.least >= infinity_bits - special.least);
+    if (any(found & reinterpret_cast<u32>(as_bits(v) != 0u))) [[unlikely]] {
+      store_part(job, {part.row + i, 1, part.col, part.cols}, acc, lanes);
+      continue;
     }
+    f32 r = rounded(left * b);
+    if constexpr (plain) {
+      store(out, r);
+    } else {
+      if (job.bias != nullptr) r = r + (job.swapped ? broadcast(job.bias[part.row + i]) : bias);
+      if (job.beta != 0.0f) r = fma(beta, load_result(job.out, out, part.cols), r);
+      store_result(job.out, out, r, part.cols);
+    }
+  }
+}
+/// store_part where C's rows are contiguous. `acc` holds whole vectors.
+inline void store_sums(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
+  const bool exact = job.mode == accumulate::exact_blocks;
+  if (job.out.col_stride != 1 || (!exact && special_range::of(job).has(detail::scales_of(job).b)))
+    return store_part(job, part, acc, stride);
+  const bool plain = job.out.kind == dtype::f32 && job.bias == nullptr && job.beta == 0.0f;
+  for (std::size_t j = 0; j < part.cols; j += lanes) {
+    const std::size_t count = part.cols - j < lanes ? part.cols - j : lanes;
+    const gemm_part columns{part.row, part.rows, part.col + j, count};
+    (plain && count == lanes ? store_columns<true> : store_columns<false>)(job, columns, acc + j, stride);
+  }
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
