@@ -207,15 +207,6 @@ inline const format_facts& format_named(std::string_view name) {
   throw common::usage_error("unknown format " + ufp4::interop::printable(name) + "; there are " + ufp4::preset_names());
 }
 
-/// The preset of that name, if files can hold it; common::usage_error otherwise.
-inline const format_facts& stored_format_named(std::string_view name) {
-  const format_facts& f = format_named(name);
-  if (ufp4::detail::is_extended(f.spec))
-    throw common::usage_error("format not available in files: " + std::string(f.name) + " has " +
-                              ufp4::detail::extended_parts);
-  return f;
-}
-
 namespace detail {
 
 /// The names of a group, or of all formats; none if no group has that name.

@@ -54,6 +54,8 @@ After an interruption, also by SIGKILL, the same command continues: OUT/ufp4_con
                           four_over_six, four_over_six_mae (nvfp4), or percentile:P, P in thousandths
   --search ERROR          near that scale, the one with the smallest error: mse, mae, or mse:BELOW,ABOVE with the
                           steps of the window
+  --choose-grid ERROR     of formats with several grids (if4, mixfp4, razer): a block has the grid with the smallest
+                          squared (mse, default), absolute (mae) or largest (max) error
   --seed S                of the transform's signs and of stochastic rounding (default 0)
   --layout LAYOUT         names and meaning of the tensors in a .safetensors OUT: compressed_tensors, modelopt or f4
                           (nvfp4 and mxfp4), gpt_oss (mxfp4), all of whole blocks and without --rht; or ufp4, which
@@ -111,6 +113,8 @@ inline conversion_command<quantize_request> parse_quantize(common::arguments& re
       take_rule(rest, word, request.scales);
     else if (word == "--search")
       take_search(rest, word, request.scales);
+    else if (word == "--choose-grid")
+      take_grid_choice(rest, word, request.scales);
     else if (word == "--seed")
       request.seed = rest.number(word, 0, UINT64_MAX);
     else if (word == "--layout")
@@ -121,7 +125,7 @@ inline conversion_command<quantize_request> parse_quantize(common::arguments& re
   check_input_and_output(c.input, request.output, c.json);
   if (!is_folder(c.input)) check_ending(request.output, {".safetensors", ".gguf"});
   if (request.format.empty()) throw common::usage_error("-f FORMAT is needed; there are " + ufp4::preset_names());
-  request.spec = stored_format_named(request.format).spec;
+  request.spec = format_named(request.format).spec;
   check_rule(request.scales, format_named(request.format));
   request.with.rule = request.scales.rule;
   request.with.transform = random_transform(rht, request.seed);

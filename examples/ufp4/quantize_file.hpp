@@ -224,6 +224,7 @@ inline void note_settings(const quantize_request& request, const std::string& la
   if (stochastic) report.settings.push_back({"rounding", "stochastic"});
   if (!request.scales.name.empty()) report.settings.push_back({"rule", request.scales.name, false});
   if (!request.scales.search.empty()) report.settings.push_back({"search", request.scales.search, false});
+  if (!request.scales.grids.empty()) report.settings.push_back({"choose_grid", request.scales.grids, false});
   if (stochastic || transform.n != 1) report.settings.push_back({"seed", std::to_string(request.seed), true});
 }
 

@@ -48,11 +48,15 @@ inline std::vector<std::string> prepare_quantize(const model_files& model, quant
 inline std::string quantize_settings_text(const quantize_request& request) {
   const bool stochastic = request.with.rounding.what == ufp4::rounding_spec::kind::stochastic;
   const std::uint32_t rht = request.with.transform.n;
+  const auto rule = [](const char* flag, const std::string& value) {
+    return value.empty() ? "" : " " + std::string(flag) + " " + value;
+  };
   return "quantize --format " + request.format + " --layout " + name_of(*request.layout) +
          (rht == 1 ? "" : " --rht " + std::to_string(rht)) + (stochastic ? " --rounding stochastic" : "") +
          (rht != 1 || stochastic ? " --seed " + std::to_string(request.seed) : "") +
-         options_text("--axis", axis_values(request)) + options_text("--tensor", request.chosen) +
-         options_text("--skip", request.skipped);
+         rule("--rule", request.scales.name) + rule("--search", request.scales.search) +
+         rule("--choose-grid", request.scales.grids) + options_text("--axis", axis_values(request)) +
+         options_text("--tensor", request.chosen) + options_text("--skip", request.skipped);
 }
 
 }  // namespace detail

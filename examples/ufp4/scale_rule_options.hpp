@@ -1,7 +1,8 @@
-// ufp4 - the values of --rule and --search: scale rules of the library by name.
+// ufp4 - the values of --rule, --search and --choose-grid: scale rules of the library by name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -15,10 +16,10 @@
 
 namespace tool {
 
-/// A scale rule as --rule and --search give it.
+/// A scale rule as --rule, --search and --choose-grid give it.
 struct scale_choice {
   ufp4::scale_rule_spec rule{};
-  std::string name, search;  ///< as written; "" for the default
+  std::string name, search, grids;  ///< as written; "" for the default
 };
 
 namespace detail {
@@ -86,11 +87,21 @@ inline void take_rule(common::arguments& rest, const std::string& flag, scale_ch
   choice.name = rest.value(flag);
   choice.rule = detail::rule_named(choice.name);
   if (before.searches) ufp4::detail::join_search(choice.rule, before);
+  choice.rule.grids = before.grids;
 }
 /// Takes the value of --search.
 inline void take_search(common::arguments& rest, const std::string& flag, scale_choice& choice) {
   choice.search = rest.value(flag);
   ufp4::detail::join_search(choice.rule, detail::search_named(choice.search));
+}
+/// Takes the value of --choose-grid.
+inline void take_grid_choice(common::arguments& rest, const std::string& flag, scale_choice& choice) {
+  constexpr std::array<std::string_view, 3> errors{"mse", "mae", "max"};  // as search_error
+  choice.grids = rest.value(flag);
+  const auto found = std::find(errors.begin(), errors.end(), choice.grids);
+  if (found == errors.end())
+    throw common::usage_error(flag + " takes mse, mae or max, not " + ufp4::interop::printable(choice.grids));
+  choice.rule.grids = static_cast<ufp4::search_error>(found - errors.begin());
 }
 /// usage_error if the rule does not apply to a format.
 inline void check_rule(const scale_choice& choice, const format_facts& format) {

@@ -189,6 +189,70 @@ TEMPLATE_LIST_TEST_CASE("a matrix through files has the bits of quantizing and d
   check_round_trip<TestType, float>(1, 300, 1 << 20, none, stochastic{5, 0}, 1);  // whole
 }
 
+namespace {
+
+/// A file of every preset by its name: the bits of quantize on the matrix; layouts that lack the format name it.
+template <class Row>
+void check_preset(Row row, const std::string& in, const matrix_view<const float>& x) {
+  CAPTURE(row.name);
+  const std::string out = scratch() / "q.safetensors", gguf = scratch() / "q.gguf";
+  const finished done = quantize_with({in, "-f", row.name, "-o", out});
+  REQUIRE(done.rejected.empty());
+  const any_quantized q = quantize(row.spec, x);
+  interop::safetensors_reader file(out);
+  CHECK(interop::read_quantized(file, weight) == q);
+  CHECK(contains(done.out, "format " + std::string(row.name)));
+  if (interop::is_shared_format(row.spec)) return;
+  const std::string lacks = std::string("has nvfp4 and mxfp4 only, not ") + row.name;
+  CHECK(contains(quantize_with({in, "-f", row.name, "--layout", "modelopt", "-o", out}).rejected, lacks));
+  CHECK(contains(quantize_with({in, "-f", row.name, "-o", gguf}).rejected,
+                 std::string("a .gguf file has nvfp4 and mxfp4, not ") + row.name));
+}
+
+}  // namespace
+
+TEST_CASE("every preset is quantized by its name, and a layout or file that lacks it is an error with the name",
+          "[tool]") {
+  INFO(support::seed_note());
+  const std::string in = good_file(24, 192);
+  const std::vector<float> values = some_values<float>(24, 192);
+  const matrix_view<const float> x(values.data(), 24, 192);
+  const auto check = [&](auto row) { check_preset(row, in, x); };
+  for_each_preset(check);
+  for_each_extended_preset(check);
+  for_each_wide_preset(check);
+  for_each_reference_preset(check);
+}
+
+TEST_CASE("--choose-grid decides by which error a block chooses its grid, beside a rule in any order", "[tool]") {
+  INFO(support::seed_note());
+  const std::string in = good_file(24, 192), out = scratch() / "q.safetensors";
+  const std::vector<float> values = some_values<float>(24, 192);
+  const matrix_view<const float> x(values.data(), 24, 192);
+  std::vector<any_quantized> all;
+  for (const auto& [name, error] : {std::pair("mse", search_error::squared), std::pair("mae", search_error::absolute),
+                                    std::pair("max", search_error::largest)}) {
+    CAPTURE(name);
+    const finished done = quantize_with({in, "-f", "if4", "--choose-grid", name, "--rule", "scale_up", "-o", out});
+    REQUIRE(done.rejected.empty());
+    CHECK(contains(done.out, "rule scale_up; choose_grid " + std::string(name)));
+    interop::safetensors_reader file(out);
+    all.push_back(interop::read_quantized(file, weight));
+    CHECK(all.back() == quantize(spec_of<if4>, x, scale_up{}, choose_grid{error}));
+  }
+  CHECK((all[0].view() != all[1].view() && all[1].view() != all[2].view()));
+}
+
+TEST_CASE("a run on a folder is the same command only with the same rule, search and choice of grids", "[tool]") {
+  tool::quantize_request request;
+  request.format = "if4";
+  request.layout = tensor_layout::ufp4;
+  CHECK(tool::detail::quantize_settings_text(request) == "quantize --format if4 --layout ufp4");
+  request.scales.name = "scale_up", request.scales.search = "mae:1,2", request.scales.grids = "max";
+  CHECK(tool::detail::quantize_settings_text(request) ==
+        "quantize --format if4 --layout ufp4 --rule scale_up --search mae:1,2 --choose-grid max");
+}
+
 TEST_CASE("the other projects' layouts have the same bits, and their weights are found by names and types", "[tool]") {
   const std::string in = good_file();
   const std::vector<float> x = some_values<float>(40, 64);
@@ -476,8 +540,10 @@ TEST_CASE("an invalid command line is rejected before a file is opened", "[tool]
   CHECK(contains(rejected({in, "-f", "nvfp4"}), "-o OUT is needed"));
   CHECK(contains(rejected({in, "-o", out}), "-f FORMAT is needed; there are nvfp4"));
   CHECK(contains(rejected({in, "-f", "fp5", "-o", out}), "unknown format fp5"));
-  for (const char* name : {"tetrajet2", "if4", "hif4", "mxfp8_e4m3"})
-    CHECK(contains(rejected({in, "-f", name, "-o", out}), "format not available in files: " + std::string(name)));
+  CHECK(contains(rejected({in, "-f", "if4", "-o", out, "--choose-grid", "rms"}),
+                 "--choose-grid takes mse, mae or max, not rms"));
+  CHECK(contains(rejected({in, "-f", "nvfp4", "-o", out, "--choose-grid", "max"}),
+                 "nvfp4: choose_grid has no effect: the format has one grid"));
   CHECK(contains(rejected({in, in, "-f", "nvfp4", "-o", out}), "is a second FILE"));
   CHECK(contains(rejected({in, "-f", "nvfp4", "-o", out, "--fast"}), "unknown argument --fast"));
   CHECK(contains(rejected({in, "-f", "nvfp4", "-o", out, "--rht", "24"}),

@@ -507,7 +507,7 @@ TEST_CASE("the metadata of the ufp4 layout differ for any two presets, and for f
   std::sort(texts.begin(), texts.end());
   CHECK(std::adjacent_find(texts.begin(), texts.end()) == texts.end());
   CHECK(
-      interop::format_text(spec_of<if4>).find(" grid=0,1,2,3,4,5,6,7,-8,-7,-6,-5,-4,-3,-2,-1*0.85714287 scale=e4m3") !=
+      interop::format_text(spec_of<if4>).find(" grid1=0,1,2,3,4,5,6,7,-8,-7,-6,-5,-4,-3,-2,-1*0.85714287 scale=e4m3") !=
       std::string::npos);
   CHECK(interop::format_text(spec_of<mxfp6_e2m3>) == "grid=fp6_e2m3 scale=e8m0 block=1x32");
   const weights w(4, 64);

@@ -1,5 +1,6 @@
 # ufp4 - the Python package has the bits of the oracle, of the tool and of ml_dtypes.
 # SPDX-License-Identifier: Apache-2.0
+import json
 import subprocess
 
 import hypothesis
@@ -218,6 +219,34 @@ def test_values_and_scales_are_those_of_ml_dtypes():
     q = ufp4.quantize(blocks, e2m1)
     assert np.array_equal(q.scales, np.ones((7, 1), np.float32))
     assert np.array_equal(codes_of(q), blocks.astype(ml_dtypes.float4_e2m1fn).view(np.uint8))
+
+
+def tensors_in(path):
+    """The bytes of each tensor of a .safetensors file, and its metadata."""
+    data = path.read_bytes()
+    begin = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:begin])
+    metadata = header.pop("__metadata__", {})
+    return {name: data[begin + t["data_offsets"][0]:begin + t["data_offsets"][1]] for name, t in header.items()}, metadata
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_has_the_codes_and_scales_of_the_oracle(name, tmp_path):
+    x, fmt = normal(6, 150), numerics.PRESETS[name]
+    want = numerics.quantize(x, fmt)
+    ufp4.save(tmp_path / "w.safetensors", {"w": ufp4.quantize(x, name)})
+    tensors, metadata = tensors_in(tmp_path / "w.safetensors")
+    assert tensors["w_packed"] == want.packed().tobytes() and tensors["w_scale"] == want.scale_bytes().tobytes()
+    assert ("w_tensor_scale" in tensors) == fmt.tensor_scale
+    if fmt.tensor_scale:
+        assert tensors["w_tensor_scale"] == np.float32(want.tensor_scale).tobytes()
+    words = dict(word.split("=") for word in metadata["ufp4.w"].split())
+    assert words["cols"] == "150" and words["block"] == "x".join(["1", "/".join(str(n) for n in (fmt.block, *fmt.groups))])
+    grids = [words[key].split("*") for key in sorted(words) if key.startswith("grid")]
+    if "," in grids[0][0]:
+        values = [np.array(g[0].split(","), np.float32) * np.float32(g[1] if len(g) > 1 else 1) for g in grids]
+        assert same_bits(np.array(values), np.array(ufp4.format(name).grids, np.float32))
+    assert words.get("outer") == ("f32/128" if name == "tetrajet2" else None)
 
 
 @pytest.mark.parametrize("name", NAMES)

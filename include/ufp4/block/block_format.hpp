@@ -85,8 +85,8 @@ struct outer_scale_of<per_segment<cols, T>> {
 
 /// A grid that blocks can choose: the values of a block that did are those of the grid times the factor.
 struct scaled_grid {
-  grid4 grid{};
-  float factor = 1;
+  grid4 grid{};      ///< its values
+  float factor = 1;  ///< from 2^-40 to 2^40
   friend constexpr bool operator==(const scaled_grid&, const scaled_grid&) = default;
 };
 /// The grids beside the first one among which each block chooses, as data (numerics 5). They are referred to, so that a

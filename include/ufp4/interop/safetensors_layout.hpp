@@ -23,7 +23,7 @@
 /// the values of the codes 0 .. 15, or int8*0.015625: 8-bit integers times that unit, or fp8_e4m3, fp8_e5m2, fp6_e3m2,
 /// fp6_e2m3; the scale's type; the block; C; the transform that was applied (1: none), whether it rounded to bf16, and
 /// its sign bits in words of 32, the first first. Behind grid come more grids of a block, each with its factor
-/// ("grid=...*0.25"); behind scale the outer scales ("outer=f32/128" for 128 columns, "outer=f32/row",
+/// ("grid1=...*0.25"); behind scale the outer scales ("outer=f32/128" for 128 columns, "outer=f32/row",
 /// "outer=bf16/tensor"; none for a binary32 tensor scale); in block the groups of one-bit exponents ("block=1x64/8/4").
 /// " axis=1" follows if C is dimension 1 of the weight and not its last: the stored tensors have this dimension at the
 /// end.
@@ -167,8 +167,9 @@ inline std::string format_text(const format_spec& format) {
   constexpr const char* scales[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0", "e6m2"};
   const outer_scale& outer = format.outer;
   std::string text = "grid=" + (format.is_wide() ? wide_text(format) : grid_text(format.grid));
-  for (int g = 0; g < format.choice.count; ++g)
-    text += " grid=" + grid_text(format.choice.grid[g]) + "*" + shortest_text(format.choice.factor[g]);
+  for (int g = 1; g <= format.choice.count; ++g)
+    text += " grid" + std::to_string(g) + "=" + grid_text(ufp4::detail::nth_grid(format, g)) + "*" +
+            shortest_text(ufp4::detail::factor_of(format, g));
   text += std::string(" scale=") + scales[static_cast<int>(format.scale)];
   if (format.has_outer_array() || (outer.span == outer_span::tensor && outer.type != scale_kind::f32))
     text += std::string(" outer=") + scales[static_cast<int>(outer.type)] + "/" +

@@ -141,6 +141,19 @@ UFP4_LANE f32 load_scales(scale_kind kind, const void* scales, std::size_t first
   return decode_scale_bits(kind, widen_bytes(static_cast<const std::uint8_t*>(scales) + first));
 }
 
+/// f<kind>(): a loop for each kind keeps its constants in registers. Not e6m2, which only extended formats have.
+template <class F>
+void with_scale_kind(scale_kind kind, const F& f) {
+  switch (kind) {
+    case scale_kind::f32: return f.template operator()<scale_kind::f32>();
+    case scale_kind::bf16: return f.template operator()<scale_kind::bf16>();
+    case scale_kind::e4m3: return f.template operator()<scale_kind::e4m3>();
+    case scale_kind::ue5m3: return f.template operator()<scale_kind::ue5m3>();
+    case scale_kind::e8m0: return f.template operator()<scale_kind::e8m0>();
+    case scale_kind::e6m2: return;
+  }
+}
+
 /// Signed bytes, one a lane, as numbers.
 UFP4_LANE f32 numbers_of_bytes(const std::uint8_t* p) {
   return to_float(reinterpret_cast<i32>(widen_bytes(p) << 24) >> 24);

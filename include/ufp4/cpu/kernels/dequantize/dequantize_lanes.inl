@@ -16,14 +16,16 @@ UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00
 
 /// fl(scale * tensor scale) of `count` blocks of a row, padded with zeros to whole registers.
 inline void effective_scales(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count, float* out) {
-  const std::size_t first = q.scale_index(row, b);
-  std::size_t i = 0;
-  for (; count - i >= lanes; i += lanes)
-    store(out + i, quiet_nans(load_scales(q.format.scale, q.scales, first + i) * q.tensor_scale));
-  if (i == count) return;
+  const std::size_t first = q.scale_index(row, b), whole = count / lanes * lanes;
+  const auto decode = [=, scales = q.scales, tensor = broadcast(q.tensor_scale)]<scale_kind kind>() {
+    for (std::size_t i = 0; i < whole; i += lanes)
+      store(out + i, quiet_nans(load_scales(kind, scales, first + i) * tensor));
+  };
+  with_scale_kind(q.format.scale, decode);
+  if (whole == count) return;
   alignas(64) float rest[lanes] = {};
-  for (std::size_t j = 0; i + j < count; ++j) rest[j] = scale_at(q, row, b + i + j, q.tensor_scale);
-  store(out + i, quiet_nans(load(rest)));
+  for (std::size_t i = whole; i < count; ++i) rest[i - whole] = scale_at(q, row, b + i, q.tensor_scale);
+  store(out + whole, quiet_nans(load(rest)));
 }
 
 template <dtype kind, bool by_unit, std::size_t n>

@@ -222,17 +222,6 @@ inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
 }
 
-template <class F>
-void with_scale_kind(scale_kind kind, const F& f) {
-  switch (kind) {
-    case scale_kind::f32: return f.template operator()<scale_kind::f32>();
-    case scale_kind::bf16: return f.template operator()<scale_kind::bf16>();
-    case scale_kind::e4m3: return f.template operator()<scale_kind::e4m3>();
-    case scale_kind::ue5m3: return f.template operator()<scale_kind::ue5m3>();
-    case scale_kind::e8m0: return f.template operator()<scale_kind::e8m0>();
-    case scale_kind::e6m2: return;  // portable kernels only (needs_portable)
-  }
-}
 /// Scales of blocks [block, block + count) of rows [row, row + live), as codes_of takes rows: out[b * 16 + r].
 inline void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
                       std::size_t count, float* out) {
@@ -240,7 +229,6 @@ inline void scales_of(const quantized_source& q, std::size_t row, std::size_t li
   const auto bytes = static_cast<std::size_t>(scale_bytes(kind)), each = 32 / bytes;
   if (q.interleaved) {
     const std::size_t first = q.scale_index(row, block);
-    // A loop for each kind: its constants stay in registers.
     with_scale_kind(kind, [&]<scale_kind known>() {
       for (std::size_t b = 0; b < count; ++b) store(out + b * lanes, load_scales(known, q.scales, first + b * lanes));
     });
