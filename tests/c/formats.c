@@ -59,9 +59,10 @@ static void print_cast(const char* from, const char* to, const ufp4_matrix* x) {
 }
 
 int main(void) {
-  static const char* names[] = {"nvfp4",    "nv_e1m2",   "nvint4",   "mxfp4",      "mx_e1m2",    "mxint4",     "e2m1_f32",
-                                "e1m2_f32", "int4_f32",  "int8_f32", "mxint8",     "tetrajet2",  "if4",        "hif4",
-                                "mixfp4",   "razer",     "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3"};
+  static const char* names[] = {"nvfp4",     "nv_e1m2",    "nvint4",     "mxfp4",      "mx_e1m2",
+                                "mxint4",    "e2m1_f32",   "e1m2_f32",   "int4_f32",   "int8_f32",
+                                "mxint8",    "tetrajet2",  "if4",        "hif4",       "mixfp4",
+                                "razer",     "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3"};
   static float values[rows * cols], decoded[rows * cols];
   const ufp4_matrix x = {values, rows, cols, cols, 1, UFP4_F32}, out = {decoded, rows, cols, cols, 1, UFP4_F32};
   ufp4_quantized mse, max, hif4, to;
