@@ -109,7 +109,7 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
 /// Checks that kernels have the format, and can count the elements of what they quantize, or keep as bf16.
 inline void check_places(const char* operation, const layer_side& side, bool keeps) {
   expects(!side.quantizes() || !ufp4::detail::is_extended(side.policy().format), operation, ": ",
-          recipe::detail::operand_names[side.index], ": format not available on GPUs: it has ",
+          recipe::detail::operand_names[side.index], ": format not available in linear layers on GPUs: it has ",
           ufp4::detail::extended_parts);
   if (!side.quantizes() && !keeps) return;
   for (std::size_t e = 0; e < side.parts.size(); ++e)
