@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # usage: examples/demo.sh [ARGUMENTS OF ufp4 compare]      (examples/demo.sh --help lists them)
-# Without arguments it also trains a small transformer under three recipes (examples/train_lm).
+# Without arguments it also compares the formats on random numbers, and trains a small transformer under three recipes
+# (examples/train_lm).
 # Installs (apt): g++ cmake ninja-build, and without arguments libeigen3-dev. Builds into build/, or UFP4_BUILD_DIR.
 set -euo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
@@ -33,6 +34,75 @@ step build build >&2
 tool=$build/examples/ufp4
 [ $# -gt 0 ] && exec "$tool" compare "$@"
 step comparison "$tool" compare --html "$ufp4_build/compare.html"
+
+# add_section HTML: puts a section at the end of compare.html.
+add_section() {
+  if SECTION=$1 awk '
+      !told && match($0, /<\/main>/) {
+        $0 = substr($0, 1, RSTART - 1) ENVIRON["SECTION"] "\n" substr($0, RSTART)
+        told = 1
+      }
+      { print }
+      END { exit !told }' "$ufp4_build/compare.html" >"$ufp4_build/compare.html.new"; then
+    mv "$ufp4_build/compare.html.new" "$ufp4_build/compare.html"
+  else
+    rm -f "$ufp4_build/compare.html.new"
+    echo "ufp4: $ufp4_build/compare.html has no </main>, so it was left without this table" >&2
+  fi
+}
+
+# measure_random FILE: "data format rht sqnr_db" of the formats of 4 bits on random numbers.
+random_data='gauss laplace t5 outliers'
+measure_random() {
+  local data formats=nvfp4,nv_e1m2,mxfp4,mx_e1m2,e2m1_f32,e1m2_f32,extended
+  : >"$1"
+  for data in $random_data; do
+    "$tool" compare --random "$data" --format "$formats" --csv "$1.csv" --no-html >/dev/null || return
+    awk -F, -v data="$data" '
+      NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
+      { print data, $at["format"], $at["rht"], $at["sqnr_db"] }' "$1.csv" >>"$1" || return
+  done
+}
+
+# random_rows text|html FILE: a line for each format, with the SQNR without and with the transform for each kind of data.
+random_rows() {
+  LC_ALL=C awk -v columns="$random_data" -v html="$([ "$1" = html ] && echo 1)" '
+    !($2 in seen) { seen[$2] = 1; order[++count] = $2 }
+    { sqnr[$2, $1, $3 != 0] = sprintf("%.2f", $4) }
+    END {
+      n = split(columns, data, " ")
+      for (i = 1; i <= count; ++i) {
+        line = html ? "<tr><td class=\"mono\">" order[i] "</td>" : sprintf("%-10s", order[i])
+        for (k = 1; k <= n; ++k) {
+          before = sqnr[order[i], data[k], 0]
+          after = sqnr[order[i], data[k], 1]
+          line = line (html ? "<td>" before " &rarr; " after "</td>" : sprintf("  %6s %6s", before, after))
+        }
+        print line (html ? "</tr>" : "")
+      }
+    }' "$2"
+}
+
+# side_by_side: a table here, and a section of compare.html.
+side_by_side() {
+  local numbers=$ufp4_build/side_by_side.txt
+  step side-by-side measure_random "$numbers"
+  echo
+  echo 'SQNR in dB on random numbers: without a transform, and after a Hadamard transform of each block'
+  printf '%-10s  %13s  %13s  %13s  %13s\n' format Gauss Laplace 't(5)' outliers
+  random_rows text "$numbers"
+  echo 'On trained weights, and with searches of scales: docs/side_by_side.md.'
+  add_section "<section>
+<h2>4-bit formats side by side</h2>
+<p class=\"note\">SQNR in dB on 256 x 1024 random numbers, with default scales: without a transform, and after a random \
+Hadamard transform of each block. Outliers: Gaussian numbers, one of each 16 columns multiplied by 20. Trained weights \
+and searches of scales are in docs/side_by_side.md.</p>
+<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">format</th><th scope=\"col\">Gauss</th>\
+<th scope=\"col\">Laplace</th><th scope=\"col\">t(5)</th><th scope=\"col\">outliers</th></tr></thead>
+<tbody>$(random_rows html "$numbers")</tbody></table></div>
+</section>"
+}
+side_by_side
 
 # member NAME FILE: a number of the outermost object of train_lm's result.json, which has a line for each.
 member() {
@@ -82,18 +152,7 @@ byte. What follows from many seeds is in docs/study.md.</p>
 <th scope=\"col\">validation loss</th><th scope=\"col\">seconds</th></tr></thead>
 <tbody>$rows</tbody></table></div>
 </section>"
-  if SECTION=$section awk '
-      !told && match($0, /<\/main>/) {
-        $0 = substr($0, 1, RSTART - 1) ENVIRON["SECTION"] "\n" substr($0, RSTART)
-        told = 1
-      }
-      { print }
-      END { exit !told }' "$ufp4_build/compare.html" >"$ufp4_build/compare.html.new"; then
-    mv "$ufp4_build/compare.html.new" "$ufp4_build/compare.html"
-  else
-    rm -f "$ufp4_build/compare.html.new"
-    echo "ufp4: $ufp4_build/compare.html has no </main>, so it was left without this table" >&2
-  fi
+  add_section "$section"
 }
 if [ ${#targets[@]} -gt 1 ]; then train_and_tell; fi
 

@@ -41,10 +41,12 @@ constexpr module_rule modules[] = {
     {"block", layer::blocks},
     {"matrix", layer::matrix},
     {"cpu", layer::machine,
-     "quantize.hpp dequantize.hpp cast.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp gemm_zero_points.hpp "
+     "quantize.hpp quantize_ms_eden.hpp dequantize.hpp cast.hpp hadamard.hpp gemm.hpp gemm_grouped.hpp explain.hpp "
+     "gemm_zero_points.hpp "
      "recipe analysis batch.hpp ufp4.hpp "
      "interop c"},
     {"quantize.hpp", layer::operations},
+    {"quantize_ms_eden.hpp", layer::operations},
     {"dequantize.hpp", layer::operations},
     {"cast.hpp", layer::operations},
     {"hadamard.hpp", layer::operations},

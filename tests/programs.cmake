@@ -70,6 +70,12 @@ if(UFP4_INSTALL)
   ufp4_script_test(examples_tool_program examples/tool_program_test.sh $<TARGET_FILE:ufp4_tool> ${PROJECT_BINARY_DIR})
 endif()
 
+# The page that compares all presets.
+if(TARGET ufp4_tool)
+  ufp4_script_test(examples_side_by_side support/python.sh sys ${CMAKE_CURRENT_SOURCE_DIR}/examples/side_by_side_test.py
+                   $<TARGET_FILE:ufp4_tool>)
+endif()
+
 # The study of examples/train_lm, with a stand-in for the program; long, so it starts first. Then demo.sh's last part.
 ufp4_script_test(examples_train_lm_study support/python.sh numpy,scipy ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_lm_study_test.py)
 if(UFP4_TEST_SCRIPTS)

@@ -28,6 +28,9 @@ int main() {
   auto away = quantize<nvfp4>(x, nearest_away{});
   auto random = quantize<nvfp4>(x, stochastic{.seed = 7, .stream = 3}, scale_up{});
 
+  auto unbiased = quantize_ms_eden(x, random_hadamard<128>{42}, stochastic{.seed = 7});  // a quantized_matrix<nvfp4>
+  assert(unbiased.transform().n == 128);
+
   auto mine = quantize<e1m2_f32>(x, upper_quarter{});
 
   // Rows 24 .. 47 of x, quantized as a shard, use the random bits of these rows in the whole matrix.

@@ -94,8 +94,11 @@ inline Tensor decoded(const bound_recipe& now, int operand, const Tensor& x) {
   const auto o = now.operand(operand);
   if (!o.policy.quantized) return x.to(torch::kBFloat16).to(torch::kDouble);
   Tensor out = torch::empty(x.sizes(), torch::kFloat);
-  const auto q = ufp4::quantize(o.policy.format, detail::view_as<float>(x), o.transform, o.policy.rule, o.rounding);
-  ufp4::dequantize(q, detail::view_as<float>(out));
+  const auto from = detail::view_as<float>(x), to = detail::view_as<float>(out);
+  if (o.policy.ms_eden)
+    ufp4::dequantize(ufp4::quantize_ms_eden(from, o.transform, o.rounding.random_bits), to);
+  else
+    ufp4::dequantize(ufp4::quantize(o.policy.format, from, o.transform, o.policy.rule, o.rounding), to);
   return out.to(torch::kDouble);
 }
 
@@ -116,7 +119,7 @@ struct definition_check {
 /// With a step and a layer other than 0, and shapes of whole blocks and transform runs, so that no padding is decoded.
 inline definition_check check_by_definition(const training_recipe& recipe, std::uint64_t seed) {
   torch::manual_seed(seed);
-  const problem p{torch::randn({64, 128}), torch::randn({96, 128}) / 8, torch::zeros(96), torch::randn({64, 96})};
+  const problem p{torch::randn({128, 256}), torch::randn({128, 256}) / 8, torch::zeros(128), torch::randn({128, 128})};
   const auto now = recipe.at(/*step=*/100, /*layer=*/3);
   const gradients ours = through_autograd(p, now), operations = through_operations(p, now);
   definition_check c;

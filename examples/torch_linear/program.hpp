@@ -28,7 +28,9 @@ inline constexpr const char* help_text =
 
 usage: torch_linear [OPTION]...
 
-  --recipe NAME   bf16, ufp4, ufp4-int4, nv-uniform, e2m1-baseline or nvfp4 (default: all of them)
+  --recipe NAME   bf16, ufp4, ufp4-int4, nv-uniform, e2m1-baseline, nvfp4, te-four-over-six, quartet2,
+                  tetrajet2, if4 or hif4
+                  (default: all of them)
   --steps N       of the training (default 300; 0 leaves it out)
   --seed N        of data, weights, signs and random bits (default 1)
   --threads N     torch's (default: torch's own choice)
@@ -87,7 +89,7 @@ inline void line(std::ostream& out, std::string name, const std::vector<std::str
   name.resize(std::max<std::size_t>(name.size() + 1, 28), ' ');
   out << "  " << name;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    const std::size_t width = i + 1 < cells.size() ? 12 : 0;  // no spaces at the end
+    const std::size_t width = i + 1 < cells.size() ? i == 0 ? 16 : 12 : 0;  // no spaces at the end
     out << cells[i] << std::string(width > cells[i].size() ? width - cells[i].size() : 0, ' ');
   }
   out << "\n";

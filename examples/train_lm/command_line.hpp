@@ -53,6 +53,12 @@ recipe (default: --recipe ufp4); the other options change parts of the named rec
   --sr none|dgrad|wgrad|dy|all  operands with stochastic rounding
   --clip 2|3|4                  E2M1 without its values above 2, 3 or 4
   --signs fixed|step            random signs stay the same, or change at each step
+  --bf16-blocks none|nvfp4|F+L  the first F and the last L blocks are in bf16 (default none); nvfp4 has 2/62 and 8/62
+                                of all blocks, as the NVFP4 paper
+  --osci-reset N                every N updates, set weights that oscillate between two quantized values to the one
+                                that they have (OsciReset of TetraJet-v2; default 0: never)
+  --osci-window N               updates that it watches (default 50)
+  --osci-threshold X            how far a quantized value must move, relative to its weight (default 16)
 
 output
   --out FOLDER                  config.json, log.csv, probes.csv, gradients.csv, a checkpoint and, last, result.json
@@ -165,8 +171,18 @@ inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& 
   word("--sr", s.parts.sr);
   word("--clip", s.parts.clip);
   word("--signs", s.parts.signs);
+  word("--bf16-blocks", s.bf16_blocks);
   word("--out", s.out);
   word("--from", s.from);
+  flags["--osci-reset"] = [&s](arguments& rest, const std::string& flag) {
+    s.osci.period = rest.number(flag, 0, 1'000'000'000);
+  };
+  flags["--osci-window"] = [&s](arguments& rest, const std::string& flag) {
+    s.osci.window = rest.number(flag, 1, 1'000'000'000);
+  };
+  flags["--osci-threshold"] = [&s](arguments& rest, const std::string& flag) {
+    s.osci.threshold = rest.positive(flag);
+  };
   flags["--ranks"] = [&s](arguments& rest, const std::string& flag) {
     s.ranks = static_cast<int>(rest.number(flag, 1, 4096));
   };
@@ -208,6 +224,12 @@ inline void check(const settings& s) {
   if (s.batch % s.microbatches != 0)
     throw usage_error("--batch must be a multiple of --microbatches, " + std::to_string(s.microbatches) + ", got " +
                       std::to_string(s.batch));
+  const osci_reset_settings defaults;
+  if (s.osci.period == 0 && (s.osci.window != defaults.window || s.osci.threshold != defaults.threshold))
+    throw usage_error("--osci-window and --osci-threshold need --osci-reset N");
+  if (s.osci.period != 0 && s.osci.window >= s.osci.period)
+    throw usage_error("--osci-reset must be above --osci-window, " + std::to_string(s.osci.window) + ", got " +
+                      std::to_string(s.osci.period));
   if (s.ranks > 0) check_ranks(s.ranks, s.microbatches);
   if (s.model.experts > 0 && s.model.top_k > s.model.experts)
     throw usage_error("--top-k must be at most --experts, " + std::to_string(s.model.experts) + ", got " +

@@ -23,7 +23,6 @@
 
 #include "linear.hpp"
 #include "model.hpp"
-#include "recipes.hpp"
 #include "run_folder.hpp"
 
 namespace train_lm {
@@ -117,8 +116,8 @@ inline double batch_variance(const matrix<float>& parts, index microbatches, con
 /// The rows of every parameter with decay (the matrices), for the batch of training step `step`, over `draws` seeds
 /// from the recipe's own on. The caller sets the step of the rows.
 inline std::vector<gradient_row> measure_gradients(model<float>& m, const token_batch& batch,
-                                                   const training_recipe& recipe, std::uint64_t step,
-                                                   std::uint64_t draws, thread_pool& threads) {
+                                                   const model_recipe& recipe, std::uint64_t step, std::uint64_t draws,
+                                                   thread_pool& threads) {
   struct part {
     const char* name;
     std::array<bool, 3> chosen;
@@ -138,8 +137,8 @@ inline std::vector<gradient_row> measure_gradients(model<float>& m, const token_
   for (const part& gemms : parts) {
     std::vector<gradient_draws> all(exact.begin(), exact.end());
     for (std::uint64_t s = 0; s < draws; ++s) {
-      training_recipe of_draw = recipe;
-      of_draw.seed = recipe.seed + s;
+      model_recipe of_draw = recipe;
+      of_draw.quantized.seed += s;
       recipe_engine quantized(of_draw, threads);
       quantized.begin_step(step);
       partial_engine engine(quantized, gemms.chosen);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "matrix.hpp"
+#include "model_recipe.hpp"
 #include "parallel.hpp"
 #include "ranks.hpp"
 
@@ -121,9 +122,8 @@ struct linear_seconds {
 /// layers and GEMMs.
 class recipe_engine final : public linear_engine<float> {
  public:
-  recipe_engine(const ufp4::recipe::training_recipe& recipe, thread_pool& threads)
-      : recipe_(recipe), threads_(threads) {}
-  recipe_engine(const ufp4::recipe::training_recipe& recipe, thread_pool& threads, ranks& all)
+  recipe_engine(const model_recipe& recipe, thread_pool& threads) : recipe_(recipe), threads_(threads) {}
+  recipe_engine(const model_recipe& recipe, thread_pool& threads, ranks& all)
       : recipe_(recipe), threads_(threads), ranks_(all.count() > 1 ? &all : nullptr) {}
 
   /// Signs and random bits of the calls that follow are this training step's.
@@ -263,7 +263,7 @@ class recipe_engine final : public linear_engine<float> {
             parts_.middleRows((e * microbatches + m) * outputs, outputs);
   }
 
-  ufp4::recipe::training_recipe recipe_;
+  model_recipe recipe_;
   thread_pool& threads_;
   ranks* ranks_ = nullptr;  ///< null for one rank
   std::uint64_t step_ = 0;

@@ -94,6 +94,17 @@ class model {
   /// In a fixed order: embedding; for each block norm1, qkv, out, norm2, [router,] gate_up, down; norm; [head].
   std::vector<parameter<T>>& parameters() { return parameters_; }
   const std::vector<parameter<T>>& parameters() const { return parameters_; }
+  /// The parameters that are weights of linear layers inside blocks.
+  std::vector<linear_weight> linear_weights() const {
+    std::vector<linear_weight> all;
+    for (std::size_t l = 0; l < places_.size(); ++l) {
+      const places& at = places_[l];
+      const std::size_t of_kind[] = {at.qkv, at.out, at.gate_up, at.down};
+      for (std::uint32_t kind = 0; kind < 4; ++kind)
+        all.push_back({linear_number(static_cast<index>(l), static_cast<linear_kind>(kind)), of_kind[kind]});
+    }
+    return all;
+  }
   index parameter_count() const {
     index count = 0;
     for (const parameter<T>& p : parameters_) count += p.value.size();

@@ -60,4 +60,10 @@ constexpr std::uint32_t linear_number(index layer, linear_kind kind) {
   return static_cast<std::uint32_t>(layer) * 4 + static_cast<std::uint32_t>(kind);
 }
 
+/// A parameter that is the weights of a linear layer.
+struct linear_weight {
+  std::uint32_t linear = 0;   ///< linear_number
+  std::size_t parameter = 0;  ///< its place in model::parameters()
+};
+
 }  // namespace train_lm

@@ -20,7 +20,6 @@
 
 #include "linear.hpp"
 #include "model.hpp"
-#include "recipes.hpp"
 #include "run_folder.hpp"
 
 namespace train_lm {
@@ -41,29 +40,40 @@ distortion distortion_of(index count, const Pair& pair) {
   return {xq / xx, 10 * std::log10(xx / ee)};
 }
 
+/// The same of an operand under MS-EDEN, which no report of the library measures.
+inline distortion measure_ms_eden(const ufp4::recipe::bound_operand& operand,
+                                  const ufp4::matrix_view<const float>& view, thread_pool& threads) {
+  const auto q = ufp4::quantize_ms_eden(threads.context(), view, operand.transform, operand.rounding.random_bits);
+  const auto rows = static_cast<index>(view.rows()), cols = static_cast<index>(q.padded_cols());
+  matrix<float> padded = matrix<float>::Zero(rows, cols), decoded(rows, cols);
+  for (index i = 0; i < rows; ++i)
+    for (std::size_t j = 0; j < view.cols(); ++j)
+      padded(i, static_cast<index>(j)) = view(static_cast<std::size_t>(i), j);
+  ufp4::hadamard_forward(threads.context(), view_of(std::as_const(padded)), view_of(padded), operand.transform);
+  const ufp4::any_quantized_view whole(q.spec(), q.codes(), q.scale_bytes(), q.tensor_scale(), q.rows(),
+                                       q.padded_cols(), operand.transform);
+  ufp4::dequantize(threads.context(), whole, view_of(decoded));
+  return distortion_of(padded.size(), [&](index i) { return std::pair(padded.data()[i], decoded.data()[i]); });
+}
+
 /// The distortion of the operand, which is x or, with `transposed`, its transpose.
 inline distortion measure_operand(const ufp4::recipe::bound_operand& operand, const matrix<float>& x, bool transposed,
                                   thread_pool& threads) {
   if (!operand.policy.quantized)
     return distortion_of(x.size(),
                          [&](index i) { return std::pair(x.data()[i], static_cast<float>(ufp4::bf16(x.data()[i]))); });
-  distortion seen{std::nan(""), std::nan("")};
-  any_format([&](const char*, auto format) {
-    using block_format = typename decltype(format)::type;
-    if (!(ufp4::spec_of<block_format> == operand.policy.format)) return false;
-    const auto view = transposed ? ufp4::transpose(view_of(x)) : view_of(x);
-    const auto report = ufp4::analysis::measure<block_format>(threads.context(), view, operand.transform,
-                                                              operand.rounding, operand.policy.rule);
-    seen = {report.attenuation, report.sqnr_db};
-    return true;
-  });
-  return seen;
+  if (operand.policy.ms_eden)
+    return measure_ms_eden(operand, transposed ? ufp4::transpose(view_of(x)) : view_of(x), threads);
+  const auto report = ufp4::analysis::measure(threads.context(), operand.policy.format,
+                                              transposed ? ufp4::transpose(view_of(x)) : view_of(x), operand.transform,
+                                              operand.rounding, operand.policy.rule);
+  return {report.attenuation, report.sqnr_db};
 }
 
 /// A recipe_engine that also measures its operands.
 class probing_engine final : public linear_engine<float> {
  public:
-  probing_engine(recipe_engine& inner, const training_recipe& recipe, thread_pool& threads, std::uint64_t step)
+  probing_engine(recipe_engine& inner, const model_recipe& recipe, thread_pool& threads, std::uint64_t step)
       : inner_(inner), recipe_(recipe), threads_(threads), step_(step) {}
 
   void forward(std::uint32_t linear, const token_segments& s, const matrix<float>& x, const matrix<float>& w,
@@ -99,13 +109,13 @@ class probing_engine final : public linear_engine<float> {
   }
 
   recipe_engine& inner_;
-  training_recipe recipe_;
+  model_recipe recipe_;
   thread_pool& threads_;
   std::uint64_t step_;
 };
 
 /// The residual stream after each block under a recipe, against the one under bf16.
-inline std::vector<probe_row> probe_residual(model<float>& m, const token_batch& batch, const training_recipe& recipe,
+inline std::vector<probe_row> probe_residual(model<float>& m, const token_batch& batch, const model_recipe& recipe,
                                              std::uint64_t step, thread_pool& threads) {
   recipe_engine reference(ufp4::recipe::bf16_recipe(0), threads), quantized(recipe, threads);
   quantized.begin_step(step);

@@ -19,7 +19,6 @@
 #include <ostream>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <ufp4/ufp4.hpp>
 #include <ufp4/version.hpp>
 #include <utility>
@@ -46,16 +45,12 @@ inline void list_recipes(std::ostream& out) {
     out << "  " << name << std::string(name.size() < 22 ? 22 - name.size() : 1, ' ') << r.about << "\n";
   }
   out << "\nformats (--format)\n ";
-  any_format([&](const std::string_view name, auto format) {
-    const bool is_part = ufp4::spec_of<typename decltype(format)::type>.block.rows == 1 && !name.starts_with("e2m1_to");
-    if (is_part) out << " " << name;
-    return false;
-  });
+  for (const named_format& f : formats()) out << " " << f.name;
   out << "\n";
 }
 
 /// Tries the recipe on small matrices, so that a wrong one is rejected before any file is read.
-inline training_recipe checked_recipe(const settings& run) {
+inline model_recipe checked_recipe(const settings& run) {
   const training_recipe recipe = make_recipe(run.recipe, run.parts, run.seed);
   matrix<float> x = matrix<float>::Zero(32, 32), w = x, y = x;
   try {
@@ -67,25 +62,24 @@ inline training_recipe checked_recipe(const settings& run) {
   } catch (const std::invalid_argument& e) {
     throw usage_error(std::string("--recipe: invalid combination: ") + e.what());
   }
-  return recipe;
+  if (run.osci.period != 0 && !recipe.operand(1).quantized)
+    throw usage_error("--osci-reset: the recipe does not quantize the weights of fprop; add --format");
+  return with_bf16_blocks(recipe, run.bf16_blocks, static_cast<std::size_t>(run.model.layers));
 }
 
-/// The kernels that run fprop of the first layer, as text.
+/// The kernels that run fprop of a layer under a recipe, as text.
 inline std::string kernels_of(const training_recipe& recipe, const settings& run, thread_pool& threads) {
   const auto ctx = threads.context();
   std::string words = std::string("cpu: ") + ufp4::cpu::name(ufp4::cpu::resolve(ctx));
-  const auto bound = recipe.at(0, 0).operand(0);
+  const auto left = recipe.at(0, 0).operand(0), right = recipe.at(0, 0).operand(1);
+  if (!left.policy.quantized || !right.policy.quantized) return words;
   matrix<float> x = matrix<float>::Zero(run.batch * run.model.sequence, run.model.width), y(x.rows(), x.cols());
   const matrix<float> w = matrix<float>::Zero(run.model.width, run.model.width);
-  any_format([&](const char*, auto format) {
-    using block_format = typename decltype(format)::type;
-    if (!bound.policy.quantized || !(ufp4::spec_of<block_format> == bound.policy.format)) return false;
-    const auto qx = ufp4::quantize<block_format>(ctx, view_of(std::as_const(x)), bound.transform);
-    const auto qw = ufp4::quantize<block_format>(ctx, view_of(w), bound.transform);
-    words += "; " + ufp4::cpu::explain<block_format>(ctx, view_of(std::as_const(x)), bound.transform).text() + "; " +
-             ufp4::cpu::explain(ctx, qx, qw, view_of(y)).text();
-    return true;
-  });
+  const auto tokens = view_of(std::as_const(x));
+  const auto qx = ufp4::quantize(ctx, left.policy.format, tokens, left.transform);
+  const auto qw = ufp4::quantize(ctx, right.policy.format, view_of(w), right.transform);
+  words += "; " + ufp4::cpu::explain(ctx, left.policy.format, tokens, left.transform).text() + "; " +
+           ufp4::cpu::explain(ctx, qx, qw, view_of(y)).text();
   return words;
 }
 
@@ -121,7 +115,7 @@ inline settings settings_of(settings run, const ranks& all) {
 /// A run from its first step, or from its checkpoint, to its last step.
 class training_run {
  public:
-  training_run(const settings& run, const training_recipe& recipe, ranks& all, std::ostream& out, std::ostream& err)
+  training_run(const settings& run, const model_recipe& recipe, ranks& all, std::ostream& out, std::ostream& err)
       : run_(settings_of(run, all)),
         ranks_(all),
         recipe_(recipe),
@@ -246,28 +240,30 @@ class training_run {
     const auto number = [](double x) { return compare::shortest(x, "null"); };
     const auto loss = [&](std::optional<double> x) { return x ? number(*x) : std::string("null"); };
     const spent s = trainer_.seconds();
-    const std::string text = json_object({{"config", json_object(configuration(run_, ranks_.count(), text_), 1)},
-                                          {"final_train_loss", loss(train)},
-                                          {"valid_loss", loss(valid)},
-                                          {"average_valid_loss", loss(average)},
-                                          {"steps", std::to_string(trainer_.step())},
-                                          {"tokens", number(trainer_.tokens())},
-                                          {"flops", number(trainer_.flops())},
-                                          {"parameters", std::to_string(trainer_.parameter_count())},
-                                          {"seconds", number(s.all)},
-                                          {"share_quantize", number(s.quantize / s.all)},
-                                          {"share_gemm", number(s.gemm / s.all)},
-                                          {"kernels", compare::json_text(kernels_of(recipe_, run_, threads_))},
-                                          {"eigen", compare::json_text(Eigen::SimdInstructionSetsInUse())},
-                                          {"checkpoint_hash", compare::json_text(trainer_.hash())}}) +
-                             "\n";
+    const std::string text =
+        json_object({{"config", json_object(configuration(run_, ranks_.count(), text_), 1)},
+                     {"final_train_loss", loss(train)},
+                     {"valid_loss", loss(valid)},
+                     {"average_valid_loss", loss(average)},
+                     {"steps", std::to_string(trainer_.step())},
+                     {"tokens", number(trainer_.tokens())},
+                     {"flops", number(trainer_.flops())},
+                     {"parameters", std::to_string(trainer_.parameter_count())},
+                     {"seconds", number(s.all)},
+                     {"share_quantize", number(s.quantize / s.all)},
+                     {"share_gemm", number(s.gemm / s.all)},
+                     {"osci_resets", std::to_string(trainer_.osci_resets())},
+                     {"kernels", compare::json_text(kernels_of(recipe_.quantized, run_, threads_))},
+                     {"eigen", compare::json_text(Eigen::SimdInstructionSetsInUse())},
+                     {"checkpoint_hash", compare::json_text(trainer_.hash())}}) +
+        "\n";
     if (run_.json) out_ << text;
     if (folder_) folder_->write_result(text);
   }
 
   settings run_;
   ranks& ranks_;
-  training_recipe recipe_;
+  model_recipe recipe_;
   std::ostream& out_;
   std::ostream& err_;
   corpus text_;
@@ -312,7 +308,7 @@ inline int run_asked(int count, const char* const* values, std::ostream& out, st
       list_recipes(out);
     return 0;
   }
-  const training_recipe recipe = checked_recipe(o.run);
+  const model_recipe recipe = checked_recipe(o.run);
   all = start_ranks(o.run.ranks, o.run.plain_all_reduce, count, values);
   return training_run(o.run, recipe, *all, out, err).go(quoted(count, values));
 }

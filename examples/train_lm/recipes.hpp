@@ -19,9 +19,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <ufp4/ufp4.hpp>
+#include <vector>
 
 #include "../compare/text.hpp"
 #include "errors.hpp"
@@ -39,20 +38,23 @@ struct E2M1_up_to {
 using e2m1_to_2_f32 = ufp4::block_format<ufp4::fp4<E2M1_up_to<4>>, float, 16>;
 using e2m1_to_3_f32 = ufp4::block_format<ufp4::fp4<E2M1_up_to<5>>, float, 16>;
 using e2m1_to_4_f32 = ufp4::block_format<ufp4::fp4<E2M1_up_to<6>>, float, 16>;
-/// The format of W and W^T in NVFP4 training.
-using nvfp4_square = ufp4::block_format<ufp4::fp4<ufp4::E2M1>, ufp4::e4m3, ufp4::square(16), float>;
 
-/// Calls visit(name, std::type_identity<Format>{}) for every format that a recipe of this program can have, until it
-/// returns true: the presets of the library, and those above.
-template <class Visit>
-bool any_format(const Visit& visit) {
-  bool found = false;
-  ufp4::for_each_preset(
-      [&](auto row) { found = found || visit(row.name, std::type_identity<typename decltype(row)::format>{}); });
-  return found || visit("e2m1_to_2_f32", std::type_identity<e2m1_to_2_f32>{}) ||
-         visit("e2m1_to_3_f32", std::type_identity<e2m1_to_3_f32>{}) ||
-         visit("e2m1_to_4_f32", std::type_identity<e2m1_to_4_f32>{}) ||
-         visit("nvfp4_square", std::type_identity<nvfp4_square>{});
+/// A format with its name on the command line.
+struct named_format {
+  std::string name;
+  ufp4::format_spec spec;
+};
+
+/// The formats of --format: the presets of the library with 4 bits an element.
+inline const std::vector<named_format>& formats() {
+  static const std::vector<named_format> all = [] {
+    std::vector<named_format> found;
+    const auto add = [&](auto row) { found.push_back({row.name, row.spec}); };
+    ufp4::for_each_preset(add);
+    ufp4::for_each_extended_preset(add);
+    return found;
+  }();
+  return all;
 }
 
 namespace detail {
@@ -68,14 +70,13 @@ inline void choose_rule(ufp4::recipe::operand_policy& o) {
 }
 
 inline void set_format(training_recipe& r, const std::string& name) {
-  const bool known = any_format([&](std::string_view candidate, auto format) {
-    if (candidate != name) return false;
-    for (auto* o : operands_of(r)) o->format = ufp4::spec_of<typename decltype(format)::type>, o->quantized = true;
-    return true;
-  });
-  if (!known)
+  const auto found = std::ranges::find(formats(), name, &named_format::name);
+  if (found == formats().end())
     throw usage_error("--format: unknown format: " + compare::printable(name) + "; --list-recipes shows the formats");
-  for (auto* o : operands_of(r)) choose_rule(*o);
+  for (auto* o : operands_of(r)) {
+    o->format = found->spec, o->quantized = true;
+    choose_rule(*o);
+  }
 }
 
 /// Which of fprop, dgrad, wgrad a word like "fprop+wgrad" names.
@@ -199,6 +200,14 @@ inline std::span<const named_recipe> recipes() {
       {"nv-uniform", ufp4_recipe<ufp4::nv_e1m2>, {}, "ufp4 with the scales of NVFP4: E4M3 and a tensor scale"},
       {"e2m1-baseline", e2m1_baseline_recipe, {}, "E2M1, float scales; RHT on wgrad, SR on dY"},
       {"nvfp4", nvfp4_recipe, {}, "as in Transformer Engine: W in 16 x 16 blocks, RHT on wgrad, SR on dY"},
+      {"te-four-over-six", te_four_over_six_recipe, {}, "Transformer Engine's Four Over Six: nearest, no RHT"},
+      {"quartet2",
+       quartet2_recipe,
+       {},
+       "Quartet II: Four Over Six in fprop; RHT of 128 and MS-EDEN on dgrad and wgrad"},
+      {"tetrajet2", tetrajet2_recipe, {}, "TetraJet-v2: scales of 1 x 128 over 1 x 16; RHT and SR on dgrad and wgrad"},
+      {"if4", if4_recipe, {}, "nvfp4 with blocks of E2M1 or of a 4-bit integer"},
+      {"hif4", hif4_recipe, {}, "HiF4: blocks of 64 with one-bit exponents; RHT of 64 on all three GEMMs, no SR"},
       {"mxfp4",
        e2m1_baseline_recipe,
        {.format = "mxfp4"},

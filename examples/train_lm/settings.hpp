@@ -10,6 +10,7 @@
 #include "../compare/text.hpp"
 #include "errors.hpp"
 #include "model.hpp"
+#include "osci_reset.hpp"
 #include "recipes.hpp"
 
 namespace train_lm {
@@ -27,6 +28,8 @@ struct settings {
   std::string from;       ///< checkpoint with which training starts; empty: initial weights
   std::string recipe = "ufp4";
   recipe_parts parts;
+  std::string bf16_blocks = "none";  ///< as bf16_blocks_of takes it
+  osci_reset_settings osci;
   std::uint64_t seed = 1;         ///< of the initial weights, and of the recipe
   std::uint64_t data_seed = 1;    ///< of the offsets of the training windows
   std::vector<std::string> text;  ///< empty: the standard headers
@@ -119,6 +122,10 @@ inline listing decisive(const settings& s) {
           {"sr", text(s.parts.sr)},
           {"clip", text(s.parts.clip)},
           {"signs", text(s.parts.signs)},
+          {"bf16_blocks", text(s.bf16_blocks)},
+          {"osci_reset", number(s.osci.period)},
+          {"osci_window", number(s.osci.window)},
+          {"osci_threshold", compare::shortest(s.osci.threshold, "null")},
           {"seed", number(s.seed)},
           {"data_seed", number(s.data_seed)},
           {"text", "[" + places + "]"},

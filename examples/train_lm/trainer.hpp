@@ -19,6 +19,7 @@
 #include "capture.hpp"
 #include "checkpoint.hpp"
 #include "corpus.hpp"
+#include "gemm_errors.hpp"
 #include "gradient_errors.hpp"
 #include "linear.hpp"
 #include "model.hpp"
@@ -44,7 +45,7 @@ struct spent {
 
 class trainer {
  public:
-  trainer(const settings& run, const corpus& text, const training_recipe& recipe, thread_pool& threads, ranks& all)
+  trainer(const settings& run, const corpus& text, const model_recipe& recipe, thread_pool& threads, ranks& all)
       : run_(run),
         text_(text),
         recipe_(recipe),
@@ -54,6 +55,7 @@ class trainer {
         model_(run.model, run.seed),
         optimizer_(model_.parameters(), {}),
         average_(model_.parameters(), run.ema),
+        osci_(run.osci, recipe, model_.linear_weights(), model_.parameters()),
         engine_(recipe, threads, all) {}
 
   std::uint64_t step() const { return step_; }  ///< updates made
@@ -83,9 +85,19 @@ class trainer {
     const double rate = learning_rate{run_.lr, run_.warmup, run_.steps, run_.lr_floor}.at(step_);
     optimizer_.update(model_.parameters(), sums_, clip_factor(norm, 1.0), rate, threads_);
     ++step_;
+    osci_.after_update(step_, model_.parameters(), threads_);
     average_.add(model_.parameters(), step_ - first_step_);
     all_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return {step_, tokens(), flops(), rate, loss, {}, norm, seconds().all};
+  }
+
+  /// X, W and dY of every linear layer in the next step's batch, under exact products. Of a dense model; changes no
+  /// bit.
+  std::vector<captured_linear> capture() {
+    capturing_engine engine;
+    pass_statistics ignored;
+    model_.forward_backward(batch_of({0, run_.microbatches}), engine, threads_, gradients_, ignored);
+    return std::move(engine.kept);
   }
 
   /// Mean cross entropy over the validation windows under the recipe. Not a collective.
@@ -108,6 +120,8 @@ class trainer {
     average_.exchange(model_.parameters());
     return loss;
   }
+
+  std::uint64_t osci_resets() const { return osci_.resets(); }  ///< weights reset since this process began
 
   std::string hash() { return data_hash(state()); }
 
@@ -140,7 +154,8 @@ class trainer {
   void start_from(const checkpoint& from) {
     reject_other_program(from);
     std::vector<named_matrix> all = state();
-    all.resize(3 * model_.parameters().size());  // without the average, which begins with this run
+    all.resize(
+        3 * model_.parameters().size());  // without the average and what OsciReset watches, which begin with this run
     from.fill(all);
     set_step(from);
     if (done())
@@ -165,7 +180,7 @@ class trainer {
                           run_.data_seed, step_);
   }
 
-  /// Parameters, then both moments, all in the model's order.
+  /// Parameters, then both moments, all in the model's order; then the averages and what OsciReset watches.
   std::vector<named_matrix> state() {
     std::vector<named_matrix> all;
     auto& parameters = model_.parameters();
@@ -176,6 +191,7 @@ class trainer {
       all.push_back({"adamw.second." + parameters[p].name, &optimizer_.second_moments[p]});
     for (std::size_t p = 0; p < average_.means.size(); ++p)
       all.push_back({"average." + parameters[p].name, &average_.means[p]});
+    for (named_matrix& kept : osci_.state()) all.push_back(std::move(kept));
     return all;
   }
 
@@ -232,13 +248,14 @@ class trainer {
 
   settings run_;
   const corpus& text_;
-  training_recipe recipe_;
+  model_recipe recipe_;
   thread_pool& threads_;
   ranks& ranks_;
   microbatch_share share_;
   model<float> model_;
   adamw<float> optimizer_;
   parameter_average<float> average_;
+  osci_reset osci_;
   recipe_engine engine_;
   microbatch_gradients<float> gradients_;
   std::vector<matrix<float>> sums_;

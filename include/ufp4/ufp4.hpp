@@ -26,5 +26,6 @@
 #include <ufp4/hadamard.hpp>
 #include <ufp4/matrix/preset_names.hpp>
 #include <ufp4/quantize.hpp>
+#include <ufp4/quantize_ms_eden.hpp>
 #include <ufp4/recipe/linear.hpp>
 #include <ufp4/recipe/recipes.hpp>

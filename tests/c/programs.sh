@@ -2,7 +2,7 @@
 # ufp4 - the C interface as other languages use it: the commands of examples/c/first.c, and the same program in Python and Rust.
 # SPDX-License-Identifier: Apache-2.0
 # usage: programs.sh c | python | rust | abi
-#   c       builds the shared library and the C99 program with the two commands that the program shows
+#   c       builds the shared library and the C99 program with the two commands that the program shows, and formats.c
 #   python  runs first.py (ctypes), rust runs first.rs: they print what first.c prints
 #   abi     compares types and symbols with tests/c/ufp4.abi (abidiff). After a change that is meant: programs.sh abi --write
 # Environment: CXX and CC (g++, gcc), UFP4_BUILD_DIR. Exit status 0, 1, or 77 after SKIPPED: and the reason.
@@ -27,6 +27,12 @@ need() { command -v "$1" >/dev/null || { echo "SKIPPED: there is no $1 here ($2)
 expected="  -145.376   -881.522   1806.576
   -490.386    498.664   -295.676
 ufp4_gemm: shape mismatch: C has 2 columns, B has 3 rows"
+expected_formats="20 presets, 20 of them decode to numbers near those quantized
+grids by the largest error: others
+mxfp4 to nvfp4: 0 of 64 blocks differ, nothing is lost
+nv_e1m2 to nvint4: 0 of 64 blocks differ, nothing is lost
+nvfp4 to mxfp4: 32 of 32 blocks differ, above 10 dB
+ufp4_cast: format not available: the matrix ha"
 prints_expected() { diff <(echo "$expected") <("$@"); }
 
 case ${1:-} in
@@ -35,6 +41,9 @@ case ${1:-} in
     compile=$(command_of first.c gcc)
     strict="${CC:-gcc} -Wall -Wextra -Wpedantic -Wconversion -Werror"
     eval "${compile/#gcc/$strict}" | diff <(echo "$expected") -
+    # Every preset, choose_grid and casts.
+    $strict -std=c99 -I include "$source_dir/tests/c/formats.c" -L . -lufp4 -Wl,-rpath,. -o formats
+    ./formats | diff <(echo "$expected_formats") -
     # The header is C++ too, and exports what it declares and nothing else.
     echo '#include <ufp4/ufp4.h>' | "${CXX:-g++}" -std=c++11 -Wall -Wextra -Wpedantic -Werror -I include -fsyntax-only -x c++ -
     bash "$source_dir/tests/c/exports.sh" libufp4.so

@@ -154,7 +154,9 @@ TEST_CASE("every named recipe is within numerics' bound of torch's matmul over d
     CHECK(c.y <= 1);
     CHECK(c.dx <= 1);
     CHECK(c.dw <= 1);
-    CHECK(c.y > 0);  // a sum of 128 products that never rounds would mean that something else was compared
+    // A sum of 256 products that never rounds would mean that something else was compared; but those of hif4 are exact,
+    // integers times scales with two bits.
+    CHECK((c.y > 0 || std::string(r.name) == "hif4"));
   }
   const Tensor a = torch::ones({1, 16}, torch::kDouble), wrong = torch::full({1, 1}, 16.0 + 0x1p-14, torch::kFloat);
   CHECK(of_bound(torch::full({1, 1}, 16.f), a, a) == 0);

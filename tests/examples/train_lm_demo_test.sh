@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ufp4 - tests: examples/demo.sh puts train_lm's numbers into its table and its page, with stand-ins for all it builds.
+# ufp4 - tests: examples/demo.sh puts all numbers into its tables and its page, with stand-ins for all it builds.
 # SPDX-License-Identifier: Apache-2.0
 #
 # train_lm_demo_test.sh [FOLDER]: where the stand-ins are made and run; without it where mktemp makes folders
@@ -33,7 +33,14 @@ fi
 program "$folder/bin/g++" <<<'cat >/dev/null'
 program "$folder/bin/ninja" <<<'exit 0'
 program "$folder/build/release/examples/ufp4" <<'STUB'
-[ "$1 $2" = 'compare --html' ] && printf '%s\n' "$PAGE" >"$3"
+case "$1 $2" in
+  'compare --html') printf '%s\n' "$PAGE" >"$3" ;;
+  'compare --random') # compare --random NAME --format LIST --csv FILE --no-html
+    [ "${SCATTERS:-}" = "$3" ] && { echo 'ufp4 compare: there are no numbers' >&2; exit 1; }
+    after=20.75
+    [ "$3" = outliers ] && after=28.004
+    { echo format,element,rht,sqnr_db; echo "if4,2 grids,0,20.5"; echo "if4,2 grids,16,$after"; } >"$7" ;;
+esac
 STUB
 program "$folder/build/release/examples/train_lm" <<'STUB'
 while [ $# -gt 0 ]; do
@@ -72,10 +79,14 @@ contains 'the table' 'A transformer of 139584 parameters, trained on 1.536e+05 b
 contains 'the table' 'ufp4                     2.3457            2.3457       4.2' "$folder/output"
 contains 'the page' '<tr><td class="mono">e2m1-baseline</td><td>2.3457</td><td>2.3457</td><td>4.2</td></tr>' "$page"
 contains 'the page' '</main></body>' "$page"
+contains 'the table' 'if4          20.50  20.75   20.50  20.75   20.50  20.75   20.50  28.00' "$folder/output"
+contains 'the page' '<tr><td class="mono">if4</td><td>20.50 &rarr; 20.75</td>' "$page"
+contains 'the page' '<td>20.50 &rarr; 28.00</td></tr>' "$page"
 contains 'the table' 'An illustration, not evidence: one seed' "$folder/output"
 contains 'the page' 'An illustration, not evidence: one seed' "$page"
-if [ "$(grep -c '<h2>Training in 4 bits</h2>' "$page")" != 1 ] || [ "$(tail -n 1 "$page")" != '</main></body>' ]; then
-  echo 'FAILED: the section does not stand once, before </main>'
+if [ "$(grep -c '<h2>4-bit formats side by side</h2>' "$page")" != 1 ] ||
+   [ "$(grep -c '<h2>Training in 4 bits</h2>' "$page")" != 1 ] || [ "$(tail -n 1 "$page")" != '</main></body>' ]; then
+  echo 'FAILED: the sections do not stand once, before </main>'
   failed=1
 fi
 
@@ -88,6 +99,9 @@ contains 'a run that diverged' '<td class="mono">ufp4</td><td>diverged</td>' "$p
 
 demo PAGE='</main>' FAILS=ufp4 && { echo 'FAILED: a run that failed did not end the demo'; failed=1; }
 contains 'a run that failed' 'there is no text' "$folder/output"
+
+demo PAGE='</main>' SCATTERS=t5 && { echo 'FAILED: a comparison that failed did not end the demo'; failed=1; }
+contains 'a comparison that failed' 'there are no numbers' "$folder/output"
 
 demo PAGE='</main>' TOKENS='"x": 0,' && { echo 'FAILED: a result without tokens did not end the demo'; failed=1; }
 contains 'a result without tokens' 'result.json has no tokens' "$folder/output"

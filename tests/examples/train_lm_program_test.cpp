@@ -179,6 +179,12 @@ TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
                                      {"--recipe", "ufp5"},
                                      {"--recipe", "ufp4", "--clip", "2"},
                                      {"--recipe", "nvfp4", "--rht", "all"},
+                                     {"--recipe", "quartet2", "--format", "mxfp4"},
+                                     {"--bf16-blocks", "1"},
+                                     {"--recipe", "bf16", "--osci-reset", "100"},
+                                     {"--osci-reset", "50"},
+                                     {"--osci-window", "5"},
+                                     {"--osci-threshold", "8"},
                                      {"--resume"},
                                      {"--probe-every", "5"},
                                      {"--checkpoint-every", "5"},
@@ -283,6 +289,11 @@ TEST_CASE("with the same data the losses of a recipe's first steps are near thos
   // The weights do not change, so the loss varies with the 64 bytes of the batch, and a little with rounding.
   CHECK(apart(reference, losses("ufp4", "1")) < 0.01);
   CHECK(apart(reference, losses("e2m1-baseline", "1")) < 0.01);
+  for (const char* published : {"nvfp4", "te-four-over-six", "quartet2", "tetrajet2", "if4", "hif4"}) {
+    CAPTURE(published);
+    CHECK(apart(reference, losses(published, "1")) < 0.01);
+    CHECK(apart(reference, losses(published, "1")) > 0);
+  }
   CHECK(apart(reference, losses("bf16", "2")) > 0.015);
 }
 
@@ -299,6 +310,45 @@ TEST_CASE("probes, evaluations, checkpoints and threads change no bit", "[bits]"
   CHECK(lines_of(probed + "/probes.csv") == 3 * (6 * 4 + 1) + 1);
   CHECK(bytes_of(probed + "/probes.csv").find(",nan") == std::string::npos);
   CHECK_FALSE(std::filesystem::exists(folder + "/probes.csv"));
+}
+
+TEST_CASE("under --bf16-blocks the operands of its blocks have the error of bf16, those of the others that of 4 bits",
+          "[training]") {
+  const std::string folder = scratch() / "bf16-blocks";
+  const arguments run = tiny() + arguments{"--layers", "3", "--steps", "1", "--probe-every", "1", "--out", folder};
+  REQUIRE(train_with(run + arguments{"--bf16-blocks", "nvfp4"}).status == 0);
+  CHECK(bytes_of(folder + "/config.json").find("\"bf16_blocks\": \"nvfp4\"") != std::string::npos);
+  std::istringstream lines(bytes_of(folder + "/probes.csv"));
+  std::string line;
+  int operands = 0;
+  for (std::getline(lines, line); std::getline(lines, line);) {
+    if (line.find(",residual,") != std::string::npos) continue;
+    CAPTURE(line);
+    const bool kept = line.starts_with("1,2,");  // the last of three blocks
+    CHECK((std::stod(line.substr(line.rfind(',') + 1)) > 40) == kept);
+    operands += kept ? 1 : 1000;
+  }
+  CHECK(operands == 6 * 4 + 2 * 6 * 4 * 1000);
+  const finished wrong = train_with(tiny() + arguments{"--bf16-blocks", "1+0"});
+  CHECK((wrong.status == 2 && wrong.err.find("are all of the model's 1") != std::string::npos));
+}
+
+TEST_CASE("a run that is stopped inside a window of --osci-reset and resumed has the bits of one that is not",
+          "[bits]") {
+  const arguments run =
+      tiny() + arguments{"--layers", "2", "--osci-reset", "8", "--osci-window", "6", "--osci-threshold", "4"};
+  const std::string whole = scratch() / "osci-whole", parts = scratch() / "osci-parts",
+                    plain = scratch() / "osci-plain";
+  REQUIRE(train_with(run + arguments{"--out", whole}).status == 0);
+  CHECK(number(bytes_of(whole + "/result.json"), "osci_resets") > 0);
+  REQUIRE(train_with(run + arguments{"--keep-at", "11", "--out", parts}).status == 0);
+  for (const char* file : {"/result.json", "/checkpoint.safetensors"}) std::filesystem::remove(parts + file);
+  std::filesystem::rename(parts + "/checkpoint-11.safetensors", parts + "/checkpoint.safetensors");
+  REQUIRE(train_with(run + arguments{"--keep-at", "11", "--out", parts, "--resume"}).status == 0);
+  const std::string hash = member(bytes_of(whole + "/result.json"), "checkpoint_hash");
+  CHECK(member(bytes_of(parts + "/result.json"), "checkpoint_hash") == hash);
+  REQUIRE(train_with(tiny() + arguments{"--layers", "2", "--out", plain}).status == 0);
+  CHECK(member(bytes_of(plain + "/result.json"), "checkpoint_hash") != hash);
 }
 
 TEST_CASE("Ctrl-C writes a checkpoint, and a resumed run has the bits of an uninterrupted one", "[bits]") {

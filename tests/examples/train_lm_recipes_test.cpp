@@ -11,6 +11,7 @@
 
 #include "../../examples/train_lm/checkpoint.hpp"
 #include "../../examples/train_lm/corpus.hpp"
+#include "../../examples/train_lm/model_recipe.hpp"
 #include "../../examples/train_lm/recipes.hpp"
 #include "support/catch.hpp"
 #include "support/files.hpp"
@@ -26,7 +27,7 @@ bool same(const ufp4::recipe::transform_choice& a, const ufp4::recipe::transform
 
 bool same(const ufp4::recipe::operand_policy& a, const ufp4::recipe::operand_policy& b) {
   return a.quantized == b.quantized && a.format == b.format && a.rule == b.rule && a.rounding == b.rounding &&
-         same(a.transform, b.transform);
+         same(a.transform, b.transform) && a.ms_eden == b.ms_eden;
 }
 
 bool same(const training_recipe& a, const training_recipe& b) {
@@ -75,6 +76,15 @@ TEST_CASE("recipes by name are the library's presets", "[recipes]") {
   CHECK(same(make_recipe("nv-uniform", {}, 7), ufp4::recipe::ufp4_recipe<ufp4::nv_e1m2>(7)));
   CHECK(same(make_recipe("e2m1-baseline", {}, 7), ufp4::recipe::e2m1_baseline_recipe(7)));
   CHECK(same(make_recipe("nvfp4", {}, 7), ufp4::recipe::nvfp4_recipe(7)));
+  CHECK(same(make_recipe("te-four-over-six", {}, 7), ufp4::recipe::te_four_over_six_recipe(7)));
+  CHECK(same(make_recipe("quartet2", {}, 7), ufp4::recipe::quartet2_recipe(7)));
+  CHECK(same(make_recipe("tetrajet2", {}, 7), ufp4::recipe::tetrajet2_recipe(7)));
+  CHECK(same(make_recipe("if4", {}, 7), ufp4::recipe::if4_recipe(7)));
+  CHECK(same(make_recipe("hif4", {}, 7), ufp4::recipe::hif4_recipe(7)));
+  for (const ufp4::recipe::named_recipe& r : ufp4::recipe::named_recipes) {
+    CAPTURE(r.name);
+    CHECK(same(make_recipe(r.name, {}, 7), r.make(7)));
+  }
   CHECK_FALSE(same(make_recipe("ufp4", {}, 7), ufp4::recipe::ufp4_recipe(8)));
 }
 
@@ -185,6 +195,47 @@ TEST_CASE("a part that would change nothing in the recipe is rejected", "[recipe
   CHECK(message("ufp4", {.rht = "none", .rht_size = "64"}).starts_with("--rht-size: the recipe has no transform"));
   CHECK(message("bf16", {.sr = "dy"}).starts_with("--sr: the recipe quantizes nothing"));
   CHECK(make_recipe("ufp4-rht-none", {.rht = "wgrad", .rht_size = "64", .signs = "step"}, 1).redraw_signs_each_step);
+}
+
+TEST_CASE("--format takes every preset of 4 bits, also those with outer scales, several grids and one-bit exponents",
+          "[recipes]") {
+  CHECK(make_recipe("ufp4", {.format = "hif4"}, 1).wgrad.right.format == ufp4::spec_of<ufp4::hif4>);
+  CHECK(make_recipe("ufp4", {.format = "tetrajet2"}, 1).fprop.left.format == ufp4::spec_of<ufp4::tetrajet2>);
+  CHECK(make_recipe("ufp4", {.format = "razer"}, 1).dgrad.left.rule == ufp4::scale_up{}.spec());
+  CHECK(make_recipe("bf16", {.format = "if4"}, 1).fprop.right.quantized);
+  CHECK(formats().size() == ufp4::presets::size + ufp4::extended_presets::size);
+}
+
+TEST_CASE("--bf16-blocks puts the four linear layers of its blocks in bf16, and no other", "[recipes]") {
+  const training_recipe r = make_recipe("nvfp4", {}, 5);
+  const model_recipe some = with_bf16_blocks(r, "1+2", 6);
+  std::string kept;
+  for (std::uint32_t linear = 0; linear < 24; ++linear) {
+    const auto now = some.at(9, linear);
+    CHECK((now.step() == 9 && now.layer() == linear));
+    CHECK(same(now.recipe(), now.recipe().operand(0).quantized ? r : ufp4::recipe::bf16_recipe(5)));
+    if (!now.recipe().operand(0).quantized) kept += std::to_string(linear) + " ";
+  }
+  CHECK(kept == "0 1 2 3 16 17 18 19 20 21 22 23 ");
+  CHECK(with_bf16_blocks(r, "nvfp4", 62).in_bf16 == bf16_blocks{2, 8});
+  CHECK(with_bf16_blocks(r, "none", 6).in_bf16 == bf16_blocks{0, 0});
+  CHECK(with_bf16_blocks(r, "0+1", 2).at(0, 3).recipe().operand(0).quantized);
+}
+
+TEST_CASE("values of --bf16-blocks that are no numbers, or leave no block, are rejected", "[recipes]") {
+  const auto message = [](const std::string& word, std::size_t blocks) {
+    return rejection<usage_error>([&] { with_bf16_blocks(make_recipe("nvfp4", {}, 1), word, blocks); });
+  };
+  for (const std::string wrong : {"1", "+", "1+", "+1", "1+2+3", "1+x", "-1+1", "1,2", "", "99999999999999999999+1"})
+    CHECK(message(wrong, 6) ==
+          "--bf16-blocks must be none, nvfp4 or two numbers joined by +, as 1+2, got " + compare::printable(wrong));
+  CHECK(message("3+3", 6) == "--bf16-blocks: 3 first and 3 last blocks are all of the model's 6; use --recipe bf16");
+  CHECK(message("7+0", 6).find("are all of the model's 6") != std::string::npos);
+  CHECK(message("1+18446744073709551615", 6).find("are all of the model's 6") != std::string::npos);
+  CHECK(message("nvfp4", 1).find("are all of the model's 1") != std::string::npos);
+  CHECK(message("3+2", 6) == "(accepted)");
+  CHECK(rejection<usage_error>([&] { with_bf16_blocks(make_recipe("bf16", {}, 1), "1+1", 6); }) ==
+        "--bf16-blocks: the recipe quantizes nothing; add --format");
 }
 
 TEST_CASE("text is split by file, a tenth of its bytes for validation, each content once", "[corpus]") {

@@ -686,6 +686,18 @@ def gemm_fly(rng, index):
       "c", "float", model.exact_blocks(model.quantize(x, fa, transform, rounding), model.quantize(w, fb, transform)))])
 
 
+def ms_eden(rng, index):
+  kinds, lengths = ("plain", "random", "signed"), (16, 32, 64, 256)
+  how, n = ("random", 128) if index % 2 else (kinds[index // 2 % 3], lengths[index // 6 % 4])
+  transform = any_transform(rng, True, how, n)
+  kind = str(rng.choice(MODERATE_KINDS + ("wide", "tiny", "huge", "holes", "subnormal")))
+  x = matrix(rng, int(rng.integers(1, 12)), int(rng.choice([1, 16, 100, 128, 300, 512])), kind, model.PRESETS["nvfp4"])
+  seed, stream = any_seed(rng), any_seed(rng)
+  payload = pack("ms_eden") + pack_matrix(x) + pack_transform(transform) + pack(seed, stream)
+  return Case("ms_eden", index, dict(kind=kind, shape=x.shape, n=transform.n, seed=hex(seed)), payload,
+              lambda: quantize_fields(model.ms_eden(x, transform.built(), seed, stream)))
+
+
 def derive(rng, index):
   rows = [(any_seed(rng), any_seed(rng), int(rng.integers(0, 2**32)), int(role)) for role in range(24)]
   want = np.array([model.derive(*r) for r in rows], np.uint64)
@@ -693,9 +705,9 @@ def derive(rng, index):
 
 
 def linear(rng, index):
-  recipe = ("ufp4", "e2m1_baseline", "nvfp4")[index % 3]
-  which = model.GEMMS[index // 3 % 3]
-  t, k, n = (int(rng.choice([1, 5, 16, 17, 32, 40])) for _ in range(3))
+  recipe = model.RECIPES[index % len(model.RECIPES)]
+  which = model.GEMMS[index // len(model.RECIPES) % 3]
+  t, k, n = (int(rng.choice([1, 5, 16, 17, 32, 40, 64, 130])) for _ in range(3))
   seed, step, layer = any_seed(rng), int(rng.choice([0, 1, 2**33 + 5])), int(rng.choice([0, 7, 2**16 - 1]))
   shapes = {"fprop": ((t, k), (n, k)), "dgrad": ((t, n), (n, k)), "wgrad": ((t, n), (t, k))}[which]
   fmt = model.recipe_operand(recipe, seed, step, layer, 0)[0]
@@ -742,7 +754,7 @@ def families():
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),
-              "gemm_fly": (60, gemm_fly), "derive": (20, derive), "linear": (180, linear), "measure": (60, measure),
+              "gemm_fly": (60, gemm_fly), "ms_eden": (120, ms_eden), "derive": (20, derive), "linear": (240, linear), "measure": (60, measure),
               "bin_bias": (4, bin_bias)})
   return out
 

@@ -551,6 +551,16 @@ void run_fake(reader& in, answer& out) {
   });
 }
 
+void run_ms_eden(reader& in, answer& out) {
+  const auto x = float_matrix(in);
+  const transform_case transform{in};
+  const std::uint64_t seed = in.scalar(), stream = in.scalar();
+  const auto call = [&](const auto& t) {
+    add_quantized(out, ufp4::quantize_ms_eden(x.view(), t, ufp4::stochastic{.seed = seed, .stream = stream}), {});
+  };
+  with_transform<true>(transform, [&](const auto&... t) { (call(t), ...); });
+}
+
 void run_hadamard(reader& in, answer& out) {
   const auto x = float_matrix(in);
   const transform_case transform{in};
@@ -794,6 +804,12 @@ void run_linear(reader& in, answer& out) {
   if (name == "ufp4") return linear(ufp4::recipe::ufp4_recipe(seed), gemm, step, layer, in, out);
   if (name == "e2m1_baseline") return linear(ufp4::recipe::e2m1_baseline_recipe(seed), gemm, step, layer, in, out);
   if (name == "nvfp4") return linear(ufp4::recipe::nvfp4_recipe(seed), gemm, step, layer, in, out);
+  if (name == "te_four_over_six")
+    return linear(ufp4::recipe::te_four_over_six_recipe(seed), gemm, step, layer, in, out);
+  if (name == "quartet2") return linear(ufp4::recipe::quartet2_recipe(seed), gemm, step, layer, in, out);
+  if (name == "tetrajet2") return linear(ufp4::recipe::tetrajet2_recipe(seed), gemm, step, layer, in, out);
+  if (name == "if4") return linear(ufp4::recipe::if4_recipe(seed), gemm, step, layer, in, out);
+  if (name == "hif4") return linear(ufp4::recipe::hif4_recipe(seed), gemm, step, layer, in, out);
   unknown("recipe", name);
 }
 
@@ -843,6 +859,7 @@ void run(reader& in, answer& out) {
   if (operation == "gemm_fly") return run_gemm_fly(in, out);
   if (operation == "derive") return run_derive(in, out);
   if (operation == "linear") return run_linear(in, out);
+  if (operation == "ms_eden") return run_ms_eden(in, out);
   if (operation == "measure") return run_measure(in, out);
   if (operation == "bin_bias") return run_bin_bias(in, out);
   unknown("operation", operation);

@@ -880,6 +880,48 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
                    [e.reshape(rows, y.shape[1] // n) for e, n in zip(exponents, fmt.groups)] if fmt.groups else None)
 
 
+def ms_eden(x, transform, seed, stream):
+  """x in nvfp4 by MS-EDEN."""
+  fmt = PRESETS["nvfp4"]
+  x = np.asarray(x, np.float32)
+  rows, cols = x.shape
+  run = max(transform.n, fmt.block)
+  padded = np.zeros((rows, round_up(cols, run)), np.float32)
+  padded[:, :cols] = x
+  y = forward(padded, transform)
+  amax = largest_finite(y)
+  Q = f32(f32(6) / f32(0.988125))
+  scaler = BlockScaler(fmt, np.float32(amax), False)
+  scaler.S = min(f32(f32(f32(256) * Q) / amax), FLT_MAX) if amax > 0 else ONE
+  scaler.T = f32(ONE / scaler.S)
+
+  blocks = to_blocks(y, fmt)
+  bad = ~np.isfinite(blocks).all(axis=1)
+  blocks = np.where(bad[:, None], f32(0), blocks)
+  block_amax = np.abs(blocks).max(axis=1, initial=f32(0))
+  scale = E4M3.encode((block_amax * f32(scaler.S * f32(ONE / Q))).astype(np.float32))
+  dead = bad | (scale == 0)
+  t = np.where(dead[:, None], f32(0), scaler.scaled(blocks, np.where(dead, 1, scale))).astype(np.float32)
+  codes = round_element(t, E2M1)
+  codes[dead] = 0
+
+  shape = (-1, run)
+  squares, products = np.zeros(t.size // run, np.float32), np.zeros(t.size // run, np.float32)
+  for a, q in zip(t.reshape(shape).T, E2M1.values[codes].reshape(shape).T):
+    squares, products = fma(a, a, squares), fma(a, q, products)
+  correction = np.where(products == 0, ONE, squares / np.where(products == 0, ONE, products)).astype(np.float32)
+  u = (E4M3.decode(scale) * np.repeat(correction, run // fmt.block)).astype(np.float32)
+  last = len(E4M3.finite) - 1
+  low = np.searchsorted(E4M3.finite, u, side="right") - 1
+  lo, hi = E4M3.finite[np.minimum(low, last - 1)], E4M3.finite[np.minimum(low, last - 1) + 1]
+  index = np.arange(0, y.size, fmt.block, dtype=np.uint64)
+  up = stochastic_up(np.where(low < last, u, lo), lo, hi, Rounding("stochastic", seed, stream), index)
+  scale = np.where(dead, scale, np.minimum(low + up, last))
+  scale = np.where(bad, E4M3.nan, scale).astype(np.uint32)
+  return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]),
+                   scale.reshape(rows, y.shape[1] // fmt.block), scaler.T, transform, Report(0), y, None, None, None)
+
+
 def cast(q, to):
   """q in another format, and (blocks, inexact blocks, inexact elements)."""
   grid, new = q.format.element.values, to.element.values
@@ -1068,19 +1110,35 @@ def derive(seed, step, layer, role):
   return int(words[0]) | int(words[1]) << 32
 
 
+RECIPES = ("ufp4", "e2m1_baseline", "nvfp4", "te_four_over_six", "quartet2", "tetrajet2", "if4", "hif4")
+
+
 def recipe_operand(recipe, seed, step, layer, operand):
-  """(format, transform, rounding) of operand 0..5: X, W, dY, W^T, dY^T, X^T."""
+  """(format, transform, rounding, rule) of operand 0..5: X, W, dY, W^T, dY^T, X^T."""
   gemm = operand // 2
   random_word = Rounding("stochastic", derive(seed, step, layer, 16 + operand), 0)
   rounding = random_word if operand in (2, 4) else NEAREST_EVEN
   if recipe == "ufp4":
-    return PRESETS["e1m2_f32"], random_hadamard(16, derive(seed, 0, layer, gemm)), rounding
+    return PRESETS["e1m2_f32"], random_hadamard(16, derive(seed, 0, layer, gemm)), rounding, None
   if recipe == "e2m1_baseline":
     transform = random_hadamard(16, derive(seed, 0, layer, gemm)) if gemm == 2 else IDENTITY
-    return PRESETS["e2m1_f32"], transform, rounding
-  if recipe == "nvfp4":
+    return PRESETS["e2m1_f32"], transform, rounding, None
+  if recipe in ("nvfp4", "if4"):
+    fmt = dataclasses.replace(PRESETS[recipe], square=operand in (1, 3))
+    return fmt, signed_hadamard(TE_SIGNS, True) if gemm == 2 else IDENTITY, rounding, None
+  if recipe == "te_four_over_six":
     fmt = dataclasses.replace(PRESETS["nvfp4"], square=operand in (1, 3))
-    return fmt, signed_hadamard(TE_SIGNS, True) if gemm == 2 else IDENTITY, rounding
+    return fmt, IDENTITY, NEAREST_EVEN, Rule("four_over_six", absolute=True)
+  if recipe == "quartet2":
+    if gemm == 0:
+      return PRESETS["nvfp4"], IDENTITY, NEAREST_EVEN, Rule("four_over_six")
+    return PRESETS["nvfp4"], random_hadamard(128, derive(seed, step, layer, gemm)), random_word, "ms_eden"
+  if recipe == "tetrajet2":
+    if gemm == 0:
+      return PRESETS["tetrajet2"], IDENTITY, NEAREST_EVEN, None
+    return PRESETS["tetrajet2"], random_hadamard(16, derive(seed, step, layer, gemm)), random_word, None
+  if recipe == "hif4":
+    return PRESETS["hif4"], random_hadamard(64, derive(seed, 0, layer, gemm)), NEAREST_EVEN, None
   raise ValueError(recipe)
 
 
@@ -1090,7 +1148,8 @@ def linear(recipe, seed, step, layer, gemm, left, right):
   which = GEMMS.index(gemm)
   operands = (left if which < 2 else left.T, right if which == 0 else right.T)
   policies = [recipe_operand(recipe, seed, step, layer, 2 * which + i) for i in (0, 1)]
-  a, b = (quantize(x, fmt, transform, rounding) for x, (fmt, transform, rounding) in zip(operands, policies))
+  a, b = (ms_eden(x, transform, rounding.seed, rounding.stream) if rule == "ms_eden" else
+          quantize(x, fmt, transform, rounding, rule) for x, (fmt, transform, rounding, rule) in zip(operands, policies))
   return a, b, exact_blocks(a, b)
 
 

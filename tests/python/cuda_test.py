@@ -72,7 +72,17 @@ def test_products_have_the_bits_of_the_cpu(name):
     assert "matmul: gem" in ufp4.cuda.explain_matmul(da, db)
 
 
-@pytest.mark.parametrize("recipe", ufp4.recipes())
+RECIPES_OF_CPUS = ("quartet2", "tetrajet2", "if4", "hif4")  # without kernels for GPUs
+
+
+@pytest.mark.parametrize("recipe", RECIPES_OF_CPUS)
+def test_a_recipe_without_kernels_for_gpus_is_an_error(recipe):
+    x, w = (on_device(normal(64, 64, seed)) for seed in (1, 2))
+    with pytest.raises(ValueError, match="not available on GPUs"):
+        ufp4.cuda.linear_backward_input(x, w, recipe)
+
+
+@pytest.mark.parametrize("recipe", [name for name in ufp4.recipes() if name not in RECIPES_OF_CPUS])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_products_of_a_recipe_have_the_bits_of_the_cpu(recipe, dtype):
     x, w, dy = (on_device(normal(*s), dtype) for s in ((32, 48, 1), (16, 48, 2), (32, 16, 3)))

@@ -118,7 +118,9 @@ TEST_CASE("an expert without tokens writes +0 to dW, or leaves every bit of it",
   const offsets at{0, 0, 20, 20};
   const layer<float> l(gen, 20, 32, 10);
   for (const recipe::training_recipe& r :
-       {recipe::ufp4_recipe(1), recipe::nvfp4_recipe(1), recipe::e2m1_baseline_recipe(1), recipe::bf16_recipe(1)}) {
+       {recipe::ufp4_recipe(1), recipe::nvfp4_recipe(1), recipe::e2m1_baseline_recipe(1), recipe::bf16_recipe(1),
+        recipe::te_four_over_six_recipe(1), recipe::tetrajet2_recipe(1), recipe::if4_recipe(1), recipe::hif4_recipe(1),
+        recipe::quartet2_recipe(1)}) {
     const recipe::bound_recipe now = r.at(0, 0);
     output<float> dw(3 * 10, 32);
     linear_backward_weight_grouped(now, l.dy.view(), l.x.view(), at, dw.view());
@@ -141,7 +143,9 @@ TEST_CASE("one expert that owns every token is the dense layer", "[recipe]") {
   std::mt19937_64 gen{support::seed(1)};
   const layer<float> l(gen, 37, 50, 20);
   const offsets at{0, 37};
-  for (const recipe::training_recipe& r : {recipe::ufp4_recipe(2), recipe::nvfp4_recipe(2), recipe::bf16_recipe(2)}) {
+  for (const recipe::training_recipe& r :
+       {recipe::ufp4_recipe(2), recipe::nvfp4_recipe(2), recipe::bf16_recipe(2), recipe::te_four_over_six_recipe(2),
+        recipe::tetrajet2_recipe(2), recipe::if4_recipe(2), recipe::hif4_recipe(2), recipe::quartet2_recipe(2)}) {
     const recipe::bound_recipe now = r.at(3, 4);
     layer_outputs dense(now, l);
     output<float> y1(37, 20), dx1(37, 50), dw1(20, 50);

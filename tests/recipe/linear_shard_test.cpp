@@ -159,7 +159,7 @@ struct named_recipe {
   recipe::training_recipe recipe;
 };
 
-/// Every preset recipe, mxfp4 with transforms, stochastic rounding of all six operands, and square blocks of tokens.
+/// The preset recipes, mxfp4 with transforms, stochastic rounding of all six operands, and square blocks of tokens.
 std::vector<named_recipe> all_recipes() {
   using recipe::training_recipe, recipe::uniform_recipe;
   training_recipe mx = uniform_recipe(8, {.format = spec_of<mxfp4>, .transform = random_hadamard<32>{}});
@@ -180,6 +180,11 @@ std::vector<named_recipe> all_recipes() {
           {"mxfp4", mx},
           {"random bits everywhere", random_bits},
           {"square blocks of tokens", square_tokens},
+          {"te_four_over_six", recipe::te_four_over_six_recipe(12)},
+          {"tetrajet2", recipe::tetrajet2_recipe(13)},
+          {"if4", recipe::if4_recipe(14)},
+          {"hif4", recipe::hif4_recipe(15)},
+          {"quartet2", recipe::quartet2_recipe(16)},
           {"bf16", recipe::bf16_recipe(0)}};
 }
 
@@ -228,11 +233,13 @@ TEST_CASE("without a token_shard a split batch gets other random bits, and other
     exchange unused;
     const results whole = run({}, r.recipe, part_of(dense, 0, microbatches), placed::no, unused);
     const results parts = split({}, r.recipe, dense, 2, placed::no);
-    const bool quantized = r.recipe.fprop.left.quantized,
-               two_level = quantized && r.recipe.fprop.left.format.two_level();
-    CHECK(same_bits(parts.y, whole.y) == !two_level);
-    CHECK(same_bits(parts.dx, whole.dx) == !quantized);
-    CHECK(same_bits(parts.dw, whole.dw) == !quantized);
+    const auto keeps_bits = [](const recipe::operand_policy& tokens) {
+      const bool draws = tokens.rounding.what == rounding_spec::kind::stochastic;
+      return !tokens.quantized || (!draws && !tokens.format.has_tensor_scale());
+    };
+    CHECK(same_bits(parts.y, whole.y) == keeps_bits(r.recipe.fprop.left));
+    CHECK(same_bits(parts.dx, whole.dx) == keeps_bits(r.recipe.dgrad.left));
+    CHECK(same_bits(parts.dw, whole.dw) == (keeps_bits(r.recipe.wgrad.left) && keeps_bits(r.recipe.wgrad.right)));
   }
 }
 

@@ -27,8 +27,18 @@ std::vector<recipe::training_recipe> recipes() {
   searched.fprop.left.transform = searched.fprop.right.transform = random_hadamard<64>{};
   recipe::training_recipe mixed = recipe::ufp4_recipe<mx_e1m2>(5);
   mixed.fprop.right.quantized = false;
-  return {recipe::ufp4_recipe(1),         recipe::nvfp4_recipe(2), random_weights, searched, mixed,
-          recipe::ufp4_recipe<mxint4>(6), recipe::bf16_recipe(7)};
+  return {recipe::ufp4_recipe(1),
+          recipe::nvfp4_recipe(2),
+          random_weights,
+          searched,
+          mixed,
+          recipe::ufp4_recipe<mxint4>(6),
+          recipe::bf16_recipe(7),
+          recipe::te_four_over_six_recipe(8),
+          recipe::tetrajet2_recipe(9),
+          recipe::if4_recipe(10),
+          recipe::hif4_recipe(11),
+          recipe::quartet2_recipe(12)};
 }
 
 /// Both operations with a matrix and with a quantized_weight: equal bytes.

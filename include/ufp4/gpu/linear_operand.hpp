@@ -111,6 +111,8 @@ inline void check_places(const char* operation, const layer_side& side, bool kee
   expects(!side.quantizes() || !ufp4::detail::is_extended(side.policy().format), operation, ": ",
           recipe::detail::operand_names[side.index], ": format not available in linear layers on GPUs: it has ",
           ufp4::detail::extended_parts);
+  expects(!side.quantizes() || !side.policy().ms_eden, operation, ": ", recipe::detail::operand_names[side.index],
+          ": MS-EDEN is not available on GPUs");
   if (!side.quantizes() && !keeps) return;
   for (std::size_t e = 0; e < side.parts.size(); ++e)
     check_places(operation, recipe::detail::operand_names[side.index], side.parts[e].rows, side.parts[e].cols);

@@ -4,6 +4,7 @@
 // A message begins with the operation and names the argument or the operand: "linear_forward: fprop.left (X): ...".
 #pragma once
 
+#include <ufp4/block/ms_eden.hpp>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/recipe/linear_operands.hpp>
 
@@ -106,6 +107,16 @@ inline std::string transform_name(const bound_operand& o) {
   return same_map(o.transform, transform_spec{.n = o.transform.n}) ? length : "signed_" + length;
 }
 
+/// MS-EDEN is in place of a rounding policy and a scale rule.
+inline void check_ms_eden(const char* operation, const char* name, const bound_operand& o) {
+  if (!o.policy.ms_eden) return;
+  const char* const mismatch = ms_eden_mismatch(o.policy.format, o.transform);
+  expects(mismatch == nullptr, operation, ": ", name, ": ", mismatch == nullptr ? "" : mismatch, ", got ",
+          transform_name(o));
+  expects(o.policy.rounding == rounding_choice{} && o.policy.rule == rule_choice{}, operation, ": ", name,
+          ": MS-EDEN has a rounding and a scale rule of its own; leave both out");
+}
+
 /// Operand i: a recipe is data, which a program may have put together from a file.
 inline void check_policy(const char* operation, const bound_recipe& now, int i) {
   const char* const name = operand_names[i];
@@ -122,6 +133,7 @@ inline void check_policy(const char* operation, const bound_recipe& now, int i) 
   check_none(what.c_str(), rule_mismatch(o.policy.rule, o.policy.format));
   expects(o.policy.rounding.what <= rounding_spec::kind::stochastic, operation, ": ", name, ": invalid rounding kind ",
           static_cast<unsigned>(o.policy.rounding.what));
+  check_ms_eden(operation, name, o);
   const block_shape block = o.policy.format.block;
   expects(block.rows == 1 || o.transform.n == 1, operation, ": ", name, ": a transform needs blocks of one row, got ",
           transform_name(o), " with blocks of ", block.rows, " x ", block.cols);
@@ -208,8 +220,8 @@ inline const char* policy_difference(const bound_operand& made, const bound_oper
   if (!now.policy.quantized) return nullptr;
   if (!(made.policy.format == now.policy.format)) return "format";
   if (!(made.policy.rule == now.policy.rule)) return "scale rule";
-  if (!(made.policy.rounding == now.policy.rounding)) return "rounding";
-  const bool draws = now.policy.rounding.what == rounding_spec::kind::stochastic;
+  if (!(made.policy.rounding == now.policy.rounding) || made.policy.ms_eden != now.policy.ms_eden) return "rounding";
+  const bool draws = now.policy.ms_eden || now.policy.rounding.what == rounding_spec::kind::stochastic;
   return draws && made.rounding.random_bits.seed != now.rounding.random_bits.seed ? "seed" : nullptr;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <ufp4/gemm.hpp>
+#include <ufp4/quantize_ms_eden.hpp>
 #include <ufp4/recipe/linear_plan.hpp>
 
 namespace ufp4::recipe::detail::inline UFP4_CODE {
@@ -33,6 +34,16 @@ float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, co
   return agreed_amax(now, i, global_amax);
 }
 
+/// Codes and scales under a rounding policy and a scale rule; returns the tensor scale.
+template <class = void>
+float code_operand(const cpu::context& ctx, const cpu::detail::quantize_job& job, const bound_operand& bound,
+                   float global_amax, const cpu::detail::quantized_sink& to) {
+  block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
+  cpu::detail::in_exact_environment(&constants_into<decltype(coder)>, &coder, global_amax);
+  quantize_with<quantize_needs::all>(ctx, cpu::resolve(ctx), job, coder, to, nullptr);
+  return coder.tensor.decode;
+}
+
 template <class = void>
 stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now, int i, const source& x,
                                 float global_amax, std::uint32_t expert) {
@@ -45,12 +56,12 @@ stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now
   const quantized_size size = storage_of(operand_names[i], {job.format, 1, x.rows, x.cols, bound.transform});
   out.codes = buffer<std::uint8_t>(size.codes);
   out.scales = buffer<std::uint8_t>(size.scales);
-  block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
-  cpu::detail::in_exact_environment(&constants_into<decltype(coder)>, &coder, global_amax);
-  quantize_with<quantize_needs::all>(ctx, cpu::resolve(ctx), job, coder, {out.codes.data(), out.scales.data()},
-                                     nullptr);
-  out.operand.q = {out.codes.data(), out.scales.data(), job.format,          x.rows,
-                   x.cols,           job.padded_cols,   coder.tensor.decode, bound.transform};
+  const cpu::detail::quantized_sink to{out.codes.data(), out.scales.data()};
+  const float tensor_scale = bound.policy.ms_eden
+                                 ? quantize_ms_eden_to(ctx, job, global_amax, bound.rounding.random_bits, to)
+                                 : code_operand(ctx, job, bound, global_amax, to);
+  out.operand.q = {out.codes.data(), out.scales.data(), job.format,   x.rows,
+                   x.cols,           job.padded_cols,   tensor_scale, bound.transform};
   return out;
 }
 

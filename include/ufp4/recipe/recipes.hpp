@@ -1,5 +1,9 @@
-// ufp4 - the preset recipes of numerics 7: ufp4_recipe, e2m1_baseline_recipe, nvfp4_recipe, bf16_recipe; their names.
+// ufp4 - the preset recipes of numerics 7, and their names: those of the UFP4 paper, and published ones as data.
 // SPDX-License-Identifier: Apache-2.0
+//
+// tetrajet2_recipe, if4_recipe and hif4_recipe have formats of extended_presets, quartet2_recipe has MS-EDEN: CPUs run
+// them, GPUs reject them.
+// docs/recipes.md says where each differs from its source.
 #pragma once
 
 #include <ufp4/block/presets.hpp>
@@ -47,14 +51,77 @@ constexpr training_recipe e2m1_baseline_recipe(std::uint64_t seed) {
   return r;
 }
 
-/// NVFP4 training as in Transformer Engine (arXiv 2509.25149): W in 16 x 16 blocks, Transformer Engine's sign vector
-/// and a rounding to bf16 in wgrad's transform, stochastic rounding of the gradients.
-constexpr training_recipe nvfp4_recipe(std::uint64_t seed) {
-  training_recipe r = uniform_recipe(seed, {.format = spec_of<nvfp4>});
+/// W and W^T in 16 x 16 blocks, which have the same codes in both.
+constexpr void put_weights_in_squares(training_recipe& r) {
   r.fprop.right.format.block = r.dgrad.right.format.block = square(16);
+}
+
+/// nvfp4_recipe in any format with blocks of 16.
+constexpr training_recipe transformer_engine_recipe(std::uint64_t seed, const format_spec& format) {
+  training_recipe r = uniform_recipe(seed, {.format = format});
+  put_weights_in_squares(r);
   r.wgrad.left.transform = r.wgrad.right.transform = signed_hadamard<16>(transformer_engine_signs).to_bf16();
   round_gradients_stochastically(r);
   return r;
+}
+
+/// NVFP4 training as in Transformer Engine (arXiv 2509.25149): W in 16 x 16 blocks, Transformer Engine's sign vector
+/// and a rounding to bf16 in wgrad's transform, stochastic rounding of the gradients. The paper also keeps the linear
+/// layers of some blocks in bf16: bf16_blocks_of_nvfp4.
+constexpr training_recipe nvfp4_recipe(std::uint64_t seed) { return transformer_engine_recipe(seed, spec_of<nvfp4>); }
+
+/// How many of a model's first and last blocks have their linear layers in bf16.
+struct bf16_blocks {
+  std::size_t first = 0;  ///< blocks at the model's input
+  std::size_t last = 0;   ///< blocks at its output
+  friend constexpr bool operator==(const bf16_blocks&, const bf16_blocks&) = default;
+  /// Whether block `block` of `blocks` is one of them.
+  constexpr bool contain(std::size_t block, std::size_t blocks) const {
+    return block < first || (block < blocks && blocks - block <= last);
+  }
+};
+
+/// The blocks that the NVFP4 paper keeps in bf16, for a model of `blocks` blocks: the first 2 and the last 8 of the 62
+/// of its largest model. Here 2/62 of the blocks rounded to nearest, and 8/62 rounded up.
+constexpr bf16_blocks bf16_blocks_of_nvfp4(std::size_t blocks) {
+  return {(4 * blocks + 62) / 124, (8 * blocks + 61) / 62};
+}
+
+/// Transformer Engine's Four Over Six for all tensors (`nvfp4_4over6='all'`) by absolute errors, with the largest scale
+/// 256: W in 16 x 16 blocks, no transform and no stochastic rounding, which that project does not combine with it.
+constexpr training_recipe te_four_over_six_recipe(std::uint64_t seed) {
+  training_recipe r = uniform_recipe(seed, {.format = spec_of<nvfp4>, .rule = four_over_six{search_error::absolute}});
+  put_weights_in_squares(r);
+  return r;
+}
+
+/// Quartet II (arXiv 2601.22813): fprop in nvfp4 under four_over_six; in dgrad and wgrad, random_hadamard<128> and
+/// MS-EDEN on both operands, an unbiased estimate. Signs are drawn at each step.
+constexpr training_recipe quartet2_recipe(std::uint64_t seed) {
+  training_recipe r = uniform_recipe(seed, {.format = spec_of<nvfp4>, .rule = four_over_six{}});
+  const operand_policy backward{.format = spec_of<nvfp4>, .transform = random_hadamard<128>{}, .ms_eden = true};
+  r.dgrad = r.wgrad = {backward, backward};
+  r.redraw_signs_each_step = true;
+  return r;
+}
+
+/// TetraJet-v2 (arXiv 2510.27527): scales of 1 x 128 above those of 1 x 16, fprop to nearest; in dgrad and wgrad,
+/// random_hadamard<16> and stochastic rounding of both operands. Signs are drawn at each step.
+constexpr training_recipe tetrajet2_recipe(std::uint64_t seed) {
+  training_recipe r = uniform_recipe(seed, {.format = spec_of<tetrajet2>});
+  const operand_policy backward{
+      .format = spec_of<tetrajet2>, .rounding = stochastic{}, .transform = random_hadamard<16>{}};
+  r.dgrad = r.wgrad = {backward, backward};
+  r.redraw_signs_each_step = true;
+  return r;
+}
+
+/// nvfp4_recipe on blocks that are E2M1 or a 4-bit integer: IF4 (arXiv 2603.28765), as its authors' linear layer.
+constexpr training_recipe if4_recipe(std::uint64_t seed) { return transformer_engine_recipe(seed, spec_of<if4>); }
+
+/// HiF4 in pre-training (arXiv 2604.08826): random_hadamard<64>, one run a block, and rounding to nearest everywhere.
+constexpr training_recipe hif4_recipe(std::uint64_t seed) {
+  return uniform_recipe(seed, {.format = spec_of<hif4>, .transform = random_hadamard<64>{}});
 }
 
 /// The reference: operands rounded to bf16, exact products, binary32 accumulation. It draws no random bits as it is.
@@ -73,6 +140,11 @@ inline constexpr named_recipe named_recipes[] = {
     {"nv-uniform", ufp4_recipe<nv_e1m2>},
     {"e2m1-baseline", e2m1_baseline_recipe},
     {"nvfp4", nvfp4_recipe},
+    {"te-four-over-six", te_four_over_six_recipe},
+    {"quartet2", quartet2_recipe},
+    {"tetrajet2", tetrajet2_recipe},
+    {"if4", if4_recipe},
+    {"hif4", hif4_recipe},
 };
 
 }  // namespace ufp4::recipe::inline UFP4_TYPES

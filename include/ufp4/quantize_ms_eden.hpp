@@ -1,0 +1,63 @@
+// ufp4 - quantize_ms_eden: unbiased nvfp4 blocks by MS-EDEN, the quantizer of the recipe quartet2.
+// SPDX-License-Identifier: Apache-2.0
+//
+// | codes     | those of the nearest values: they do not depend on the random bits                              |
+// | scales    | corrected for the attenuation of each transform run, then rounded stochastically                 |
+// | unbiased  | over random signs, in the limit of long runs; the mean over the random bits is the corrected scale |
+// | transform | required, of 16 to 256 elements; one with random signs is what the estimate assumes              |
+// | bits      | numerics 5, "MS-EDEN"; identical for every isa and thread count. Portable code                   |
+// | errors    | std::invalid_argument names the argument and the value, before anything is written               |
+#pragma once
+
+#include <ufp4/block/ms_eden.hpp>
+#include <ufp4/quantize.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// Checked: ms_eden_mismatch is nullptr. Returns the tensor scale.
+template <class = void>  // so that an include instantiates no kernel (cpu/kernels.hpp)
+float quantize_ms_eden_to(const cpu::context& ctx, const cpu::detail::quantize_job& job, float global_amax,
+                          const stochastic& random_bits, const cpu::detail::quantized_sink& out) {
+  ms_eden_coder coder{job.format, {}};
+  cpu::detail::in_exact_environment(&constants_into<ms_eden_coder>, &coder, global_amax);
+  for_strips(ctx, job, nullptr, [&](std::size_t first, std::size_t last, quantize_report& report) {
+    cpu::detail::each_coded_run(job, coder, first, last, report, [&](cpu::detail::coded_run& run) {
+      const std::uint64_t index =
+          (job.first_row + run.first_row) * job.whole_padded_cols + job.first_col + run.first_col;
+      correct_scales(job.format, coder.tensor, random_bits, run.x, run.codes, run.cols / job.format.block.cols, index,
+                     run.scales);
+      cpu::detail::store_codes(job, run, out);
+    });
+  });
+  return coder.tensor.decode;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// Quantizes x to nvfp4 by MS-EDEN after a transform. Two operands of one product need different random bits.
+template <matrix_scalar T, transform Transform>
+quantized_matrix<nvfp4> quantize_ms_eden(const cpu::context& ctx, const matrix_view<T>& x, const Transform& t,
+                                         const stochastic& random_bits) {
+  constexpr const char* operation = "quantize_ms_eden";
+  quantize_settings options;
+  options.transform = t.spec();
+  detail::check_data(operation, "x", x);
+  detail::check_signs(operation, options.transform);
+  const char* const mismatch = detail::ms_eden_mismatch(spec_of<nvfp4>, options.transform);
+  detail::expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch,
+                  ", got n = ", options.transform.n);
+  const auto job = detail::make_job(detail::source_of(x), spec_of<nvfp4>, options);
+  const float global_amax = detail::amax_of<detail::quantize_needs::all>(ctx, job);
+  quantized_matrix<nvfp4> out(x.rows(), x.cols(), options.transform);
+  out.set_tensor_scale(
+      detail::quantize_ms_eden_to(ctx, job, global_amax, random_bits, {out.codes().data(), out.scale_bytes().data()}));
+  return out;
+}
+template <matrix_scalar T, transform Transform>
+quantized_matrix<nvfp4> quantize_ms_eden(const matrix_view<T>& x, const Transform& t, const stochastic& random_bits) {
+  return quantize_ms_eden(cpu::context{}, x, t, random_bits);
+}
+
+}  // namespace ufp4::inline UFP4_CODE
