@@ -66,16 +66,6 @@ void elements_of_one_byte() {  // error: formats with elements of one byte (int8
 #endif
 }
 
-// error: GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales or
-//        one-bit exponents
-void outer_scales_of_segments() {
-#if defined(MISTAKE)
-  (void)gpu::quantized_view<tetrajet2>{};
-#else
-  (void)gpu::quantized_view<nvfp4>{};
-#endif
-}
-
 // error: mfma_scale_gfx950: 8-bit elements have another order along K than those of 6 and 4 bits: both operands must
 //        have 8 bits, or neither
 void bytes_against_nibbles() {

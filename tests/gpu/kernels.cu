@@ -42,7 +42,7 @@ int use_everything() {
   const matrix_view<const bf16> h;
   const matrix_view<float> y;
   const recipe::bound_recipe now = recipe::nvfp4_recipe(1).at(0, 0);
-  int rejected = use_format<nvfp4>(x) + use_format<mxfp4>(h) + use_format<e1m2_f32>(x);
+  int rejected = use_format<nvfp4>(x) + use_format<mxfp4>(h) + use_format<e1m2_f32>(x) + use_format<if4>(x);
   rejected += !gpu::quantize<compat::te_nvfp4>(none, x, gpu::quantized_view<nvfp4>{});
   rejected += !gpu::hadamard_forward(none, x, y, hadamard<16>{});
   rejected += !gpu::linear_forward(none, now, x, x, y);

@@ -267,22 +267,17 @@ TEST_CASE("the dense operations are the grouped ones with one expert", "[gpu]") 
   CHECK(dw_saved.agrees());
 }
 
-TEST_CASE("a recipe with a format or a quantizer that no GPU operation has is rejected, and nothing is written",
-          "[gpu]") {
+TEST_CASE("a recipe with a quantizer that no GPU operation has is rejected, and nothing is written", "[gpu]") {
   const twin<float> x(64, 64, 1), w(64, 64, 2);
   twin<float> y(64, 64, 3);
   const std::vector<float> before = y.host;
   for (const support::named_recipe& r : support::recipes_of_cpus) {
     CAPTURE(r.name);
-    const std::string message =
-        support::text_of(gpu::linear_backward_input({}, r.what.at(0, 0), x.there(), w.there(), y.out_there()));
-    CHECK(message == std::string("linear_backward_input: dgrad.left (dY): ") +
-                         (r.what.dgrad.left.ms_eden
-                              ? std::string("MS-EDEN is not available on GPUs")
-                              : std::string("format not available on GPUs: it has ") + ufp4::detail::extended_parts));
-    CHECK(y.host == before);
-    CHECK(y.agrees());
+    CHECK(support::text_of(gpu::linear_backward_input({}, r.what.at(0, 0), x.there(), w.there(), y.out_there())) ==
+          "linear_backward_input: dgrad.left (dY): MS-EDEN is not available on GPUs");
   }
+  CHECK(y.host == before);
+  CHECK(y.agrees());
 }
 
 TEST_CASE("a mistake in a layer comes back with the host's message, and nothing is written", "[gpu]") {

@@ -27,12 +27,12 @@ inline const named_recipe training_recipes[] = {{"ufp4_recipe", ufp4::recipe::uf
                                                 {"e2m1_baseline_recipe", ufp4::recipe::e2m1_baseline_recipe(4)},
                                                 {"nvfp4_recipe", ufp4::recipe::nvfp4_recipe(5)},
                                                 {"te_four_over_six_recipe", ufp4::recipe::te_four_over_six_recipe(7)},
-                                                {"bf16_recipe", ufp4::recipe::bf16_recipe(6)}};
+                                                {"bf16_recipe", ufp4::recipe::bf16_recipe(6)},
+                                                {"tetrajet2_recipe", ufp4::recipe::tetrajet2_recipe(8)},
+                                                {"if4_recipe", ufp4::recipe::if4_recipe(9)},
+                                                {"hif4_recipe", ufp4::recipe::hif4_recipe(10)}};
 /// The recipes that GPUs reject.
-inline const named_recipe recipes_of_cpus[] = {{"quartet2_recipe", ufp4::recipe::quartet2_recipe(11)},
-                                               {"tetrajet2_recipe", ufp4::recipe::tetrajet2_recipe(8)},
-                                               {"if4_recipe", ufp4::recipe::if4_recipe(9)},
-                                               {"hif4_recipe", ufp4::recipe::hif4_recipe(10)}};
+inline const named_recipe recipes_of_cpus[] = {{"quartet2_recipe", ufp4::recipe::quartet2_recipe(11)}};
 
 static_assert(std::size(compat_preset_names) == std::tuple_size_v<compat_presets>);
 

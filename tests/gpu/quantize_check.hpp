@@ -48,8 +48,13 @@ class guarded_buffer {
 /// Codes, scales and tensor scale on the device, uninitialised, guarded.
 template <ufp4::any_block_format F>
 struct device_output {
+  using scale_type = gpu::quantized_view<F>::scale_type;
+
   device_output(std::size_t rows, std::size_t cols, const ufp4::transform_spec& t)
-      : shape(rows, cols, t), codes(shape.codes().size()), scales(shape.scales().size()), tensor_scale(1) {}
+      : shape(rows, cols, t),
+        codes(shape.codes().size()),
+        scales(shape.scale_bytes().size() / sizeof(scale_type)),
+        tensor_scale(1) {}
 
   gpu::quantized_view<F> view() const {
     return {codes.span(), scales.span(), tensor_scale.data(), shape.rows(), shape.cols(), shape.transform()};
@@ -59,13 +64,13 @@ struct device_output {
     const float scale = want.tensor_scale();
     return codes.guards_intact() && scales.guards_intact() && tensor_scale.guards_intact() &&
            codes.holds(want.codes().data(), want.codes().size()) &&
-           scales.holds(want.scales().data(), want.scales().size_bytes()) &&
-           (!F::two_level || tensor_scale.holds(&scale, sizeof scale));
+           scales.holds(want.scale_bytes().data(), want.scale_bytes().size()) &&
+           (!F::has_tensor_scale || tensor_scale.holds(&scale, sizeof scale));
   }
 
   ufp4::quantized_matrix<F> shape;
   guarded_buffer<std::uint8_t> codes;
-  guarded_buffer<typename F::scale_type> scales;
+  guarded_buffer<scale_type> scales;
   guarded_buffer<float> tensor_scale;
 };
 

@@ -53,10 +53,10 @@ struct call_place : device::place {
   }
 };
 
-/// Throws unless GPUs have kernels for the format.
+/// Throws unless this module has the format: those of one grid with block scales alone or a tensor scale.
 void check_available(const char* operation, const format_spec& f) {
   expects(!f.is_wide(), operation, ": formats with elements of one byte run on the CPU only: ", text_of(f));
-  expects(!ufp4::detail::is_extended(f), operation, ": format not available on GPUs: ", text_of(f), " has ",
+  expects(!ufp4::detail::is_extended(f), operation, ": format not available in ufp4.cuda: ", text_of(f), " has ",
           ufp4::detail::extended_parts);
 }
 

@@ -413,7 +413,7 @@ UFP4_HD constexpr bool needs_portable(const format_spec& f) {
   return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2 ||
          f.wide > wide_element::int8;
 }
-/// Whether a format has parts that CPU operations and files have, but neither GPUs nor casts.
+/// Whether a format has parts that casts do not have.
 UFP4_HD constexpr bool is_extended(const format_spec& f) {
   return needs_portable(f) || f.outer.type != scale_kind::f32;
 }

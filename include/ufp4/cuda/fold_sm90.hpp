@@ -48,7 +48,7 @@ inline scale_decoder scale_decoder_of(scale_kind kind) {
       return {.shift = 20, .sign_shift = 24, .magnitude = 0x7F, .sign = 0x80, .nan = 0x7F, .power = 0x1p120f};
     case scale_kind::ue5m3: return {.shift = 20, .nan = 0xFF, .power = 0x1p112f};
     case scale_kind::e8m0: return {.shift = 23, .nan = 0xFF, .of_zero = 0x1p-127f};
-    case scale_kind::e6m2: break;  // on no GPU (is_extended)
+    case scale_kind::e6m2: break;  // not here (needs_portable)
   }
   return {};
 }

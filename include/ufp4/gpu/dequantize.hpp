@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ufp4/gpu/kernels/decode_extended.hpp>
 #include <ufp4/gpu/kernels/quantize_launch.hpp>
 #include <ufp4/gpu/matrix.hpp>
 #include <ufp4/matrix/checks.hpp>
@@ -84,6 +85,14 @@ status dequantize_as(const context& ctx, const Q& q, const format_spec& format, 
     const std::size_t across = (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread;
     const std::size_t tiles = (out.rows() * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
     if (tiles == 0) return status_of("dequantize", success);
+    if (needs_portable(format)) {
+      const kernels::dequantize_extended_job job{
+          {q.codes().data(), q.scales().data(), format, thread::further_grids_of(format), q.padded_cols()},
+          format.has_tensor_scale() ? q.tensor_scale() : nullptr,
+          to};
+      return status_of("dequantize", launch_each(listed<&kernels::dequantize_extended>, out.rows() * out.cols(),
+                                                 kernels::decode_extended_threads, 0, ctx.where, job));
+    }
     const kernels::dequantize_job job{.codes = q.codes().data(),
                                       .scales = q.scales().data(),
                                       .tensor_scale = format.has_tensor_scale() ? q.tensor_scale() : nullptr,

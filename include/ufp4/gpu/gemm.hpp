@@ -52,8 +52,10 @@ class workspace_cutter {
 
 template <any_block_format F>
 std::size_t scale_count(const gemm_side& side) {
-  return scale_rows(side.rows, F::block) * (side.padded_cols / F::block_size);
+  return scale_rows(side.rows, F::block) * scale_strip_of(spec_of<F>, side.padded_cols).bytes() /
+         sizeof(device_scale<F>);
 }
+/// A format of static storage.
 inline gemm_side side_of_format(const format_spec& format, std::size_t rows, std::size_t cols,
                                 const transform_spec& t) {
   return {.grid = format.grid,
@@ -62,7 +64,8 @@ inline gemm_side side_of_format(const format_spec& format, std::size_t rows, std
           .rows = rows,
           .cols = cols,
           .padded_cols = padded_length(cols, format.block, t),
-          .transform = t};
+          .transform = t,
+          .extended = needs_portable(format) ? &format : nullptr};
 }
 inline gemm_side side_of_plain(const source& x, std::size_t padded_cols, const transform_spec& t) {
   return {
@@ -76,7 +79,7 @@ gemm_side side_of(const quantized_view<F>& q, int, workspace_cutter&, std::uint3
   gemm_side side = side_of_format(spec_of<F>, q.rows(), q.cols(), q.transform());
   side.codes = q.codes().data();
   side.scales = q.scales().data();
-  side.tensor_scale = F::two_level ? q.tensor_scale() : nullptr;
+  side.tensor_scale = F::has_tensor_scale ? q.tensor_scale() : nullptr;
   return side;
 }
 inline gemm_side side_of(const plain_side& p, int block, workspace_cutter&, std::uint32_t*&) {
@@ -88,8 +91,8 @@ gemm_side side_of(const quantize_request<F, T, R, S>& r, int, workspace_cutter& 
   static_assert(is_available<Format>());
   gemm_side side = side_of_format(spec_of<Format>, r.x.rows(), r.x.cols(), r.options.transform);
   side.codes = memory.take<std::uint8_t>(side.rows * side.padded_cols / 2);
-  side.scales = memory.take<typename Format::scale_type>(scale_count<Format>(side));
-  if (Format::two_level) side.tensor_scale = memory.take<float>(1);
+  side.scales = memory.take<device_scale<Format>>(scale_count<Format>(side));
+  if (Format::has_tensor_scale) side.tensor_scale = memory.take<float>(1);
   if (needs_amax<F>(options<R, S>{r.options})) amax_bits = memory.take<std::uint32_t>(1);
   return side;
 }
@@ -128,7 +131,7 @@ template <class F, class T, rounding_policy R, any_scale_rule S>
 error queue_operand(const quantize_request<F, T, R, S>& r, const gemm_side& side, std::uint32_t* amax_bits,
                     stream where) {
   using Format = format_of<F>;
-  using scale = typename Format::scale_type;
+  using scale = device_scale<Format>;
   // this memory is part of the workspace and may be written; only gemm_side declares it const
   const quantized_view<Format> out{
       {const_cast<std::uint8_t*>(side.codes), side.rows * side.padded_cols / 2},

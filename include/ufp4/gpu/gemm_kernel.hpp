@@ -22,6 +22,7 @@ struct gemm_side {
   detail::source plain{};                           ///< if not quantized: the matrix, without the transform
   bool rounds_plain_to_bf16 = false;                ///< its elements are first rounded to nearest even: the bf16 recipe
   transform_spec transform{};                       ///< of a plain operand
+  const format_spec* extended = nullptr;            ///< in host memory: a format that kernels for any format decode
 
   /// Are the values of the grid small integers times a power of two?
   UFP4_HD bool exact() const { return is_quantized && grid.exact_products; }
@@ -56,6 +57,8 @@ struct gemm_kernel {
   error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
   /// exact_blocks if `fast` gives the bits of exact_blocks wherever those are finite.
   accumulate fast_is = accumulate::fast;
+  /// Whether it takes extended formats (kernels/decode_extended.hpp).
+  bool any_format = false;
   /// Not run on any device yet, and built on instructions that the CPU simulator does not emulate: chosen only if the
   /// program defines UFP4_EXPERIMENTAL (docs/gpu.md, cuda/first_call_check.hpp).
   bool experimental = false;
@@ -134,10 +137,16 @@ inline constexpr bool takes_experimental = true;
 inline constexpr bool takes_experimental = false;
 #endif
 
+/// Whether a kernel takes a job on a device.
+inline bool takes(const gemm_kernel& kernel, const gemm_job& job, const device_facts& device) {
+  const bool extended = job.left.extended != nullptr || job.right.extended != nullptr;
+  return (!extended || kernel.any_format) && kernel.takes(job, device);
+}
+
 /// The first kernel of the table that takes a job; null if there is none.
 inline const gemm_kernel* choose_kernel(const gemm_job& job, const device_facts& device) {
   for (const gemm_kernel* kernel : gemm_kernels())
-    if ((takes_experimental || !kernel->experimental) && kernel->takes(job, device)) return kernel;
+    if ((takes_experimental || !kernel->experimental) && takes(*kernel, job, device)) return kernel;
   return nullptr;
 }
 
@@ -164,7 +173,7 @@ inline std::string why_not_better(const gemm_job& job, const device_facts& devic
   std::string why;
   for (const gemm_kernel* kernel : gemm_kernels()) {
     if (kernel == chosen) break;
-    if (!kernel->takes(job, able)) continue;
+    if (!takes(*kernel, job, able)) continue;
     if (!why.empty()) why += "; ";
     if (!kernel->takes(job, device))
       why += concat(kernel->name, " needs code compiled for ", target_name(device.architecture),

@@ -67,8 +67,7 @@ struct layer_side {
 };
 
 inline std::size_t scale_bytes(const quantize_job& job) {
-  return job.strips() * (job.padded_cols / static_cast<std::size_t>(job.format.block.cols)) *
-         static_cast<std::size_t>(ufp4::detail::scale_bytes(job.format.scale));
+  return job.strips() * scale_strip_of(job.format, job.padded_cols).bytes();
 }
 
 /// Assigns the memory of a side. `together` parts have their own memory; the parts after them use it again.
@@ -92,25 +91,26 @@ inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspa
 
 /// Part e as an operand of a GEMM.
 inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
-  if (!side.ready.empty()) return side.ready[e].side;
+  if (!side.ready.empty()) {
+    gemm_side out = side.ready[e].side;
+    if (out.extended != nullptr) out.extended = &side.policy().format;  // its own was that of the call that saved it
+    return out;
+  }
   const quantize_job job = side.job(e);
   if (!side.quantizes()) {
     gemm_side out = side_of_plain(job.x, job.padded_cols, job.transform);
     out.rounds_plain_to_bf16 = true;
     return out;
   }
-  gemm_side out = side_of_format(job.format, job.x.rows, job.x.cols, job.transform);
+  gemm_side out = side_of_format(side.policy().format, job.x.rows, job.x.cols, job.transform);
   out.codes = side.place_of(e).codes;
   out.scales = side.place_of(e).scales;
   out.tensor_scale = side.tensor_scale;
   return out;
 }
 
-/// Checks that kernels have the format, and can count the elements of what they quantize, or keep as bf16.
+/// Checks that kernels have the quantizer, and can count the elements of what they quantize, or keep as bf16.
 inline void check_places(const char* operation, const layer_side& side, bool keeps) {
-  expects(!side.quantizes() || !ufp4::detail::is_extended(side.policy().format), operation, ": ",
-          recipe::detail::operand_names[side.index], ": format not available on GPUs: it has ",
-          ufp4::detail::extended_parts);
   expects(!side.quantizes() || !side.policy().ms_eden, operation, ": ", recipe::detail::operand_names[side.index],
           ": MS-EDEN is not available on GPUs");
   if (!side.quantizes() && !keeps) return;

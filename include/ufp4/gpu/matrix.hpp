@@ -13,12 +13,13 @@ namespace ufp4::detail::inline UFP4_CODE {
 /// The formats that GPU kernels have.
 template <any_block_format Format>
 constexpr bool is_available() {
-  static_assert(Format::is_wide || !ufp4::detail::is_extended(spec_of<Format>),
-                "GPU operations have no outer scales of rows, of segments or of type bf16, several grids, e6m2 scales "
-                "or one-bit exponents");
   static_assert(!Format::is_wide, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
   return true;
 }
+
+/// What the scales of a matrix in device memory are an array of: bytes where they are not one of the format's scales.
+template <any_block_format Format>
+using device_scale = std::conditional_t<Format::has_scale_array, typename Format::scale_type, std::byte>;
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
@@ -32,15 +33,18 @@ class quantized_view {
 
  public:
   using format = Format;
-  using scale_type = typename Format::scale_type;
+  using scale_type = detail::device_scale<Format>;  ///< std::byte for formats without Format::has_scale_array
 
   quantized_view() = default;
   /// Refers to device memory. Throws std::invalid_argument if a size does not match.
   quantized_view(std::span<std::uint8_t> codes, std::span<scale_type> scales, float* tensor_scale, std::size_t rows,
                  std::size_t cols, const transform_spec& applied = {})
       : codes_(codes), scales_(scales), tensor_scale_(tensor_scale), rows_(rows), cols_(cols), transform_(applied) {
-    (void)ufp4::quantized_view<Format>(codes, scales, 1.0f, rows, cols, applied);  // for its checks
-    detail::expects(!Format::two_level || tensor_scale != nullptr || rows * cols == 0,
+    if constexpr (Format::has_scale_array)
+      (void)ufp4::quantized_view<Format>(codes, scales, 1.0f, rows, cols, applied);  // for its checks
+    else
+      detail::check_spans("quantized_view", {spec_of<Format>, 1.0f, rows, cols, applied}, codes, scales);
+    detail::expects(!Format::has_tensor_scale || tensor_scale != nullptr || rows * cols == 0,
                     "quantized_view: tensor_scale is null: the format has two levels of scales");
   }
 
@@ -75,16 +79,18 @@ class quantized_matrix {
       : rows_(rows), cols_(cols), transform_(applied) {
     const std::size_t padded = detail::padded_length(cols, Format::block, applied);
     codes_ = buffer<std::uint8_t>(detail::element_count("quantized_matrix", rows, cols, padded, applied) / 2);
-    scales_ = buffer<scale_type>(detail::scale_rows(rows, Format::block) * (padded / Format::block_size));
-    if (Format::two_level) tensor_scale_ = buffer<float>(1);
+    scales_ =
+        buffer<scale_type>(detail::storage_of("quantized_matrix", {spec_of<Format>, 1.0f, rows, cols, applied}).scales /
+                           sizeof(scale_type));
+    if (Format::has_tensor_scale) tensor_scale_ = buffer<float>(1);
   }
   /// A copy of a matrix on the host; waits for the device.
   explicit quantized_matrix(const ufp4::quantized_view<Format>& q)
       : quantized_matrix(q.rows(), q.cols(), q.transform()) {
     codes_.upload(q.codes());
-    scales_.upload(q.scales());
+    scales_.upload(scale_array<const scale_type>(q.scale_bytes()));
     const float scale = q.tensor_scale();
-    if (Format::two_level) tensor_scale_.upload({&scale, 1});
+    if (Format::has_tensor_scale) tensor_scale_.upload({&scale, 1});
   }
 
   /// A view of the whole matrix.
@@ -97,14 +103,19 @@ class quantized_matrix {
   ufp4::quantized_matrix<Format> download() const {
     ufp4::quantized_matrix<Format> out(rows_, cols_, transform_);
     codes_.download(out.codes());
-    scales_.download(out.scales());
+    scales_.download(scale_array<scale_type>(out.scale_bytes()));
     float scale = 1;
-    if (Format::two_level) tensor_scale_.download({&scale, 1});
+    if (Format::has_tensor_scale) tensor_scale_.download({&scale, 1});
     out.set_tensor_scale(scale);
     return out;
   }
 
  private:
+  template <class Scale, class Bytes>
+  static std::span<Scale> scale_array(Bytes bytes) {
+    return {reinterpret_cast<Scale*>(bytes.data()), bytes.size() / sizeof(Scale)};
+  }
+
   std::size_t rows_ = 0, cols_ = 0;
   transform_spec transform_;
   buffer<std::uint8_t> codes_;

@@ -26,7 +26,7 @@ void check_quantize(const char* operation, const matrix_view<T>& x, const quanti
                     const O& all) {
   ufp4::detail::check_quantize<F>(operation, x, all.host, false, all.has_amax_at);
   check_places(operation, "x", x.rows(), x.cols());
-  expects(!all.has_amax_at || format_of<F>::two_level, operation,
+  expects(!all.has_amax_at || format_of<F>::has_tensor_scale, operation,
           ": tensor_amax_at has no effect: the format has no tensor scale");
   expects(!all.has_amax_at || all.amax_at != nullptr, operation, ": tensor_amax_at is null");
   expects(!all.counts || all.report != nullptr, operation, ": count_at is null");
@@ -46,7 +46,7 @@ void check_quantize(const char* operation, const matrix_view<T>& x, const quanti
 /// Must the amax of the tensor be computed?
 template <quantizer_target F, class O>
 bool needs_amax(const O& all) {
-  return format_of<F>::two_level && !all.host.has_amax && !all.has_amax_at;
+  return format_of<F>::has_tensor_scale && !all.host.has_amax && !all.has_amax_at;
 }
 
 /// The workspace for it.
@@ -67,9 +67,10 @@ quantize_task task_of(const matrix_view<T>& x, const quantized_view<format_of<F>
   if constexpr (std::is_same_v<typename O::rounding, rounding_spec>) task.rounding = all.host.rounding;
   task.codes = out.codes().data();
   task.scales = out.scales().data();
-  task.tensor_scale = Format::two_level ? out.tensor_scale() : nullptr;
+  task.tensor_scale = Format::has_tensor_scale ? out.tensor_scale() : nullptr;
   task.global_amax = all.host.global_amax;
-  if (Format::two_level && all.has_amax_at) task.global_amax_bits = reinterpret_cast<const std::uint32_t*>(all.amax_at);
+  if (Format::has_tensor_scale && all.has_amax_at)
+    task.global_amax_bits = reinterpret_cast<const std::uint32_t*>(all.amax_at);
   if (needs_amax<F>(all)) task.global_amax_bits = amax_bits;
   task.report = all.report;
   return task;
@@ -90,6 +91,11 @@ template <quantizer_target F, class O>
 error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stream where) {
   if constexpr (compat::preset<F>)
     return queue_blocks(task, typename F::coder{{task.job.format, {}}}, where);
+  else if constexpr (has_own_coder<F, O> && needs_portable(spec_of<format_of<F>>))
+    return queue_extended(
+        task,
+        block_coder<typename O::rounding, typename O::rule>{task.job.format, all.host.rule, {}, all.host.rounding},
+        where);
   else if constexpr (has_own_coder<F, O>)
     return queue_blocks(task,
                         block_coder<typename O::rounding, typename O::rule, false>{
@@ -125,7 +131,7 @@ error queue_quantization(const matrix_view<T>& x, const quantized_view<format_of
 
 template <quantizer_target F, class O>
 const char* kernel_name(const quantize_task& task, const O&) {
-  return has_own_coder<F, O> ? "quantize_blocks" : quantize_kernel_name(task);
+  return has_own_coder<F, O> && !needs_portable(task.job.format) ? "quantize_blocks" : quantize_kernel_name(task);
 }
 template <quantizer_target F, class O>
 std::string kernel_note(const quantize_task& task, const O&) {

@@ -25,8 +25,8 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 using detail::quantize_task;
 
-/// Takes from a thread's copy of a format what no GPU operation has (is_extended, elements of one byte), so that its
-/// code is left out: an index of a grid would put the format into memory.
+/// Takes from a thread's copy of a format what its kernel does not take (needs_portable), so that its code is left out:
+/// an index of a grid would put the format into memory.
 UFP4_DEVICE void leave_out_extended(format_spec& f) {
   f.wide = wide_element::none;
   f.choice = {};

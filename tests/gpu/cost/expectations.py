@@ -22,6 +22,7 @@ OCCUPANCY = [
 _ALL = "80 90a 100a 120a"
 _RECOMPUTED = "registers saved around the call that computes the elements of a tile again whose products bf16 cannot hold"
 _REFERENCE = "the codec as it stands: a reference, whose loops over a block and a grid index memory"
+_CHOSEN_GRID = "formats with every choice, a block or an element a thread: the grid that a block chose is indexed"
 _ANY_GRID = "a grid without a plan: sixteen values and their random bits, indexed in a loop"
 _PLACE = "one division for the place in the matrix of what a thread or block handles next: the loop is over such places"
 _LOADED = "ptxas passes sixteen values from the alternatives of their load to the transform in memory"
@@ -33,6 +34,8 @@ _SHARED_SCALES = "a division for each scale: how many rows share it is known at 
 EXCEPTIONS = [
     ("local", r"^quantize_blocks<", _ALL, _REFERENCE),
     ("reciprocal", r"^quantize_blocks<", _ALL, _REFERENCE),
+    ("local", r"^(quantize|decode|dequantize)_extended", _ALL, _CHOSEN_GRID),
+    ("reciprocal", r"^(quantize|decode|dequantize)_extended", _ALL, _CHOSEN_GRID),
     ("reciprocal", r"^multiply_simt$", _ALL, "the kernel for every format, layout and mode, which is not built to be fast"),
     ("local", r"^quantize_(lanes|tiles)<\(lanes_path\)2", _ALL, _ANY_GRID),
     ("local", r"^finish_product", _ALL, _RECOMPUTED),

@@ -236,6 +236,33 @@ TEST_CASE("amax, hadamard_forward and dequantize have the host's bits") {
   REQUIRE(support::same_bits(support::on_host(back), plain));
 }
 
+/// Quantized, decoded and multiplied by itself.
+template <class F>
+void check_extended() {
+  const auto x = numbers<float>(9 * 300);
+  check_quantize<F>(x, 9, 300);
+  check_quantize<F>(x, 9, 300, random_hadamard<16>{1}, stochastic{.seed = 3});
+  const auto q = quantize<F>(cpu::context{.threads = 1}, matrix_view<const float>{x.data(), 9, 300});
+  const gpu::quantized_matrix<F> there(q);
+  std::vector<float> values(9 * 300), sums(9 * 9);
+  const gpu::buffer<float> out(9 * 300), c(9 * 9);
+  dequantize(cpu::context{.threads = 1}, q, matrix_view<float>{values.data(), 9, 300});
+  REQUIRE(text_of(gpu::dequantize({}, there, matrix_view<float>{out.data(), 9, 300})) == "");
+  REQUIRE(support::difference(support::on_host(out), values) == "");
+  const gemm_options exactly{.accumulate = accumulate::exact_blocks};
+  const matrix_view<float> product{c.data(), 9, 9};
+  const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, there, there, product, exactly));
+  quantized_gemm(cpu::context{.threads = 1}, q, q, matrix_view<float>{sums.data(), 9, 9}, exactly);
+  REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, there, there, product, exactly)) == "");
+  REQUIRE(support::difference(support::on_host(c), sums) == "");
+}
+
+TEST_CASE("formats with outer scales of segments, several grids and one-bit exponents have the host's bits") {
+  check_extended<tetrajet2>();
+  check_extended<if4>();
+  check_extended<hif4>();
+}
+
 TEST_CASE("products with exact_blocks have the host's bits in every kernel of the table") {
   auto names = check_shapes<nvfp4>(accumulate::exact_blocks);
   names.merge(check_shapes<mxfp4>(accumulate::exact_blocks));

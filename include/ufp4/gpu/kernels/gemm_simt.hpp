@@ -9,6 +9,7 @@
 #pragma once
 
 #include <ufp4/gpu/hadamard.hpp>
+#include <ufp4/gpu/kernels/decode_extended.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -51,6 +52,8 @@ UFP4_DEVICE void stage_values(const simt_job& job, const gemm_side& side, std::s
         if (folds) v = rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
       } else if (k + e < side.plain.cols) {
         v = thread::load(side.plain, row, k + e);
+        if (folds && side.scales != nullptr)
+          v = rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
       }
       if (folds || (!side.is_quantized && side.rounds_plain_to_bf16)) v = static_cast<float>(round_to<bf16>(v));
     }
@@ -62,7 +65,7 @@ UFP4_DEVICE void stage_values(const simt_job& job, const gemm_side& side, std::s
 UFP4_DEVICE void stage_scales(const simt_job& job, const gemm_side& side, std::size_t first_row, std::size_t k,
                               simt_operand& to) {
   const unsigned block = job.product.block, count = block < simt_tile::depth ? simt_tile::depth / block : 1;
-  const bool ones = !side.is_quantized || job.product.mode == accumulate::folded_bf16;
+  const bool ones = (!side.is_quantized && side.scales == nullptr) || job.product.mode == accumulate::folded_bf16;
   for (unsigned i = thread_index().x; i < count * simt_tile::side; i += simt_tile::threads) {
     const std::size_t row = first_row + i / count, b = k / block + i % count;
     const bool there = row < side.rows && b < side.padded_cols / block;
@@ -141,12 +144,15 @@ UFP4_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
 
 /// A plain operand with a transform is transformed before the product: once for each row and not for each tile.
 inline bool needs_transform(const gemm_side& side) { return !side.is_quantized && side.transform.n > 1; }
-inline std::size_t transformed_bytes(const gemm_side& side) {
-  return needs_transform(side) ? (side.rows * side.padded_cols * sizeof(float) + 255) / 256 * 256 : 0;
+/// Of the workspace for a side: transformed, or decoded.
+inline std::size_t prepared_bytes(const gemm_side& side, unsigned block) {
+  if (side.extended != nullptr) return decoded_bytes(side, block);
+  return needs_transform(side) ? decoded_value_bytes(side) : 0;
 }
 
-/// Queues the transform of a side into `memory`, and makes the side the transformed matrix.
-inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
+/// Queues the transform or the decoding of a side into `memory`, and makes the side that matrix.
+inline error prepare_side(gemm_side& side, unsigned block, std::byte* memory, stream where) {
+  if (side.extended != nullptr) return decode_side(side, block, memory, where);
   if (!needs_transform(side)) return success;
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
   const sink out{memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
@@ -157,15 +163,17 @@ inline error transform_side(gemm_side& side, std::byte* memory, stream where) {
 
 inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {
   simt_job job{.product = product};
-  const bool integers = product.mode != accumulate::folded_bf16 && product.left.exact() && product.right.exact();
+  const std::size_t left = prepared_bytes(product.left, product.block);
+  if (const error e = prepare_side(job.product.left, product.block, workspace.data(), where); e != success) return e;
+  if (const error e = prepare_side(job.product.right, product.block, workspace.data() + left, where); e != success)
+    return e;
+  const bool integers =
+      product.mode != accumulate::folded_bf16 && job.product.left.exact() && job.product.right.exact();
   for (unsigned c = 0; c < 32; ++c) {
     const grid4& grid = c < 16 ? product.left.grid : product.right.grid;
     job.table[c / 16][c % 16] = integers ? static_cast<float>(grid.integer[c % 16]) : grid.value[c % 16];
   }
   if (integers) job.unit = product.left.grid.unit * product.right.grid.unit;
-  const std::size_t left = transformed_bytes(product.left);
-  if (const error e = transform_side(job.product.left, workspace.data(), where); e != success) return e;
-  if (const error e = transform_side(job.product.right, workspace.data() + left, where); e != success) return e;
   return launch_tiled(listed<&multiply_simt>, job, product.out, simt_tile::side, simt_tile::side, simt_tile::threads,
                       2 * sizeof(simt_operand), where);
 }
@@ -176,10 +184,13 @@ inline constexpr gemm_kernel gemm_simt = {
     .tile_rows = simt_tile::side,
     .tile_cols = simt_tile::side,
     .takes = [](const gemm_job&, const device_facts&) { return true; },
-    .workspace = [](const gemm_job& job,
-                    const device_facts&) { return transformed_bytes(job.left) + transformed_bytes(job.right); },
+    .workspace =
+        [](const gemm_job& job, const device_facts&) {
+          return prepared_bytes(job.left, job.block) + prepared_bytes(job.right, job.block);
+        },
     .run = &run_gemm_simt,
     .fast_is = accumulate::exact_blocks,
+    .any_format = true,
 };
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

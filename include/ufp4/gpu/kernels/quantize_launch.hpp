@@ -4,7 +4,7 @@
 
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/amax_kernels.hpp>
-#include <ufp4/gpu/kernels/quantize_blocks.hpp>
+#include <ufp4/gpu/kernels/quantize_extended.hpp>
 #include <ufp4/gpu/kernels/quantize_tiles.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
@@ -104,8 +104,8 @@ inline unsigned lanes_of(std::size_t elements) {
 inline bool takes_lanes(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
   const bool square = b.rows == 16 && b.cols == 16 && task.job.transform.n <= 16;
-  return (square || (b.rows == 1 && b.cols >= 16)) && !ufp4::detail::reads_values(task.rule) &&
-         !task.job.rounds_input_to_bf16;
+  return (square || (b.rows == 1 && b.cols >= 16)) && !needs_portable(task.job.format) &&
+         !ufp4::detail::reads_values(task.rule) && !task.job.rounds_input_to_bf16;
 }
 
 using kernels::lanes_path, kernels::table_bytes;
@@ -185,16 +185,20 @@ inline error queue_lanes(const quantize_task& task, stream where) {
 
 /// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
 inline error queue_quantize(const quantize_task& task, stream where) {
+  if (needs_portable(task.job.format))
+    return queue_extended(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
   if (takes_lanes(task)) return queue_lanes(task, where);
   return queue_blocks(
       task, block_coder<rounding_spec, scale_rule_spec, false>{task.job.format, task.rule, {}, task.rounding}, where);
 }
 
 inline const char* quantize_kernel_name(const quantize_task& task) {
+  if (needs_portable(task.job.format)) return "quantize_extended";
   if (!takes_lanes(task)) return "quantize_blocks";
   return reads_columns(task.job.x) ? "quantize_tiles" : "quantize_lanes";
 }
 inline const char* quantize_kernel_note(const quantize_task& task) {
+  if (needs_portable(task.job.format)) return "an extended format uses one thread for each block";
   if (!takes_lanes(task)) {
     return ufp4::detail::reads_values(task.rule)
                ? "a scale rule that reads a block's values uses one thread for each block"

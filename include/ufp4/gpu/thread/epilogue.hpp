@@ -40,7 +40,8 @@ struct operand_memory {
   }
   /// The scale of block b of a row.
   UFP4_DEVICE float block_scale(std::size_t row, std::size_t b) const {
-    return is_plain() ? 1.0f : scale_at(scale, scales, row / block_rows * (padded_cols / block) + b);
+    return is_plain() && scales == nullptr ? 1.0f
+                                           : scale_at(scale, scales, row / block_rows * (padded_cols / block) + b);
   }
 };
 
