@@ -10,7 +10,7 @@
 # | neoverse-n1  | preset aarch64-qemu  | neon_dotprod | products                                                 |
 # | cortex-a53   | preset aarch64-qemu  | neon         | kernels                                                  |
 set(ufp4_emulated_products "^cpu/(dispatch|.*gemm)")
-set(ufp4_emulated_kernels "^cpu/(dispatch|.*gemm|.*kernels)")
+set(ufp4_emulated_kernels "^cpu/(dispatch|.*gemm|.*kernels|extended_formats)")
 set(ufp4_emulated_operations "^(explain|gemm_(exact|plain|prepacked|grouped|bias|range|wide)|hadamard|dequantize|quantize_transform)_test")
 
 set(ufp4_processors "")

@@ -72,13 +72,13 @@ def test_products_have_the_bits_of_the_cpu(name):
     assert "matmul: gem" in ufp4.cuda.explain_matmul(da, db)
 
 
-RECIPES_OF_CPUS = ("quartet2", "tetrajet2", "if4", "hif4")  # without kernels for GPUs
+RECIPES_OF_CPUS = ("quartet2",)  # without kernels for GPUs
 
 
 @pytest.mark.parametrize("recipe", RECIPES_OF_CPUS)
 def test_a_recipe_without_kernels_for_gpus_is_an_error(recipe):
     x, w = (on_device(normal(64, 64, seed)) for seed in (1, 2))
-    with pytest.raises(ValueError, match="not available in ufp4.cuda"):
+    with pytest.raises(ValueError, match="MS-EDEN is not available on GPUs"):
         ufp4.cuda.linear_backward_input(x, w, recipe)
 
 

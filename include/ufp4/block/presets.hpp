@@ -81,8 +81,8 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
-/// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because only
-/// CPU operations, their bindings and .safetensors files have them: GPUs and casts reject them.
+/// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because
+/// casts, GGUF and other projects' layouts reject them.
 using extended_presets =
     preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">,
                 preset_row<mixfp4, "mixfp4">, preset_row<razer, "razer">>;

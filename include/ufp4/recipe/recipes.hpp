@@ -1,8 +1,7 @@
 // ufp4 - the preset recipes of numerics 7, and their names: those of the UFP4 paper, and published ones as data.
 // SPDX-License-Identifier: Apache-2.0
 //
-// tetrajet2_recipe, if4_recipe and hif4_recipe have formats of extended_presets, quartet2_recipe has MS-EDEN: CPUs run
-// them, GPUs reject them.
+// GPUs reject the MS-EDEN of quartet2_recipe.
 // docs/recipes.md says where each differs from its source.
 #pragma once
 
