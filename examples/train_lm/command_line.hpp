@@ -59,6 +59,10 @@ recipe (default: --recipe ufp4); the other options change parts of the named rec
                                 that they have (OsciReset of TetraJet-v2; default 0: never)
   --osci-window N               updates that it watches (default 50)
   --osci-threshold X            how far a quantized value must move, relative to its weight (default 16)
+  --out-control X               share of the channels of each layer's input, those with the largest norms, that is in
+                                MXFP8 in fprop and wgrad (OutControl of TetraJet-v2; default 0: none; dense models)
+  --out-start N                 the first step that measures the norms (default 1)
+  --out-window N                steps that it measures; those after them use the channels (default 10)
 
 output
   --out FOLDER                  config.json, log.csv, probes.csv, gradients.csv, a checkpoint and, last, result.json
@@ -183,6 +187,13 @@ inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& 
   flags["--osci-threshold"] = [&s](arguments& rest, const std::string& flag) {
     s.osci.threshold = rest.positive(flag);
   };
+  flags["--out-control"] = [&s](arguments& rest, const std::string& flag) { s.out_control.ratio = rest.share(flag); };
+  flags["--out-start"] = [&s](arguments& rest, const std::string& flag) {
+    s.out_control.start = rest.number(flag, 1, 1'000'000'000);
+  };
+  flags["--out-window"] = [&s](arguments& rest, const std::string& flag) {
+    s.out_control.window = rest.number(flag, 1, 1'000'000'000);
+  };
   flags["--ranks"] = [&s](arguments& rest, const std::string& flag) {
     s.ranks = static_cast<int>(rest.number(flag, 1, 4096));
   };
@@ -203,6 +214,26 @@ inline void add_word_flags(std::map<std::string, flag_reader>& flags, settings& 
   yes("--csv", s.csv);
   yes("--json", s.json);
   yes("--quiet", s.quiet);
+}
+
+inline void check_out_control(const settings& s) {
+  const out_control_settings& o = s.out_control;
+  if (o.ratio == 0) {
+    if (o.start != out_control_settings{}.start || o.window != out_control_settings{}.window)
+      throw usage_error("--out-start and --out-window need --out-control X");
+    return;
+  }
+  if (s.model.is_mixture()) throw usage_error("--out-control is for dense models, not for a mixture of experts");
+  if (s.probe_every != 0)
+    throw usage_error("--out-control and --probe-every: probes measure all of X in the recipe's format; give one");
+  for (const index inputs : {s.model.width, s.model.ffn})
+    if (const index channels = o.channels_of(inputs); channels < 1 || channels >= inputs)
+      throw usage_error(
+          "--out-control must choose at least one channel and leave one: " + compare::shortest(o.ratio, "null") +
+          " of " + std::to_string(inputs) + " channels are " + std::to_string(channels));
+  if (o.start + o.window > s.steps)
+    throw usage_error("--out-start plus --out-window must be at most --steps, " + std::to_string(s.steps) + ", got " +
+                      std::to_string(o.start + o.window));
 }
 
 /// Checks of options against each other.
@@ -239,6 +270,7 @@ inline void check(const settings& s) {
   } catch (const std::invalid_argument& e) {
     throw usage_error(e.what());
   }
+  check_out_control(s);
 }
 
 }  // namespace detail

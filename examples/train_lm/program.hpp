@@ -64,6 +64,8 @@ inline model_recipe checked_recipe(const settings& run) {
   }
   if (run.osci.period != 0 && !recipe.operand(1).quantized)
     throw usage_error("--osci-reset: the recipe does not quantize the weights of fprop; add --format");
+  if (run.out_control.ratio != 0 && !(recipe.operand(0).quantized && recipe.operand(5).quantized))
+    throw usage_error("--out-control: the recipe does not quantize X in fprop and in wgrad; add --format");
   return with_bf16_blocks(recipe, run.bf16_blocks, static_cast<std::size_t>(run.model.layers));
 }
 

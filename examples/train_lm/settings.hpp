@@ -11,6 +11,7 @@
 #include "errors.hpp"
 #include "model.hpp"
 #include "osci_reset.hpp"
+#include "out_control.hpp"
 #include "recipes.hpp"
 
 namespace train_lm {
@@ -30,6 +31,7 @@ struct settings {
   recipe_parts parts;
   std::string bf16_blocks = "none";  ///< as bf16_blocks_of takes it
   osci_reset_settings osci;
+  out_control_settings out_control;
   std::uint64_t seed = 1;         ///< of the initial weights, and of the recipe
   std::uint64_t data_seed = 1;    ///< of the offsets of the training windows
   std::vector<std::string> text;  ///< empty: the standard headers
@@ -126,6 +128,9 @@ inline listing decisive(const settings& s) {
           {"osci_reset", number(s.osci.period)},
           {"osci_window", number(s.osci.window)},
           {"osci_threshold", compare::shortest(s.osci.threshold, "null")},
+          {"out_control", compare::shortest(s.out_control.ratio, "null")},
+          {"out_start", number(s.out_control.start)},
+          {"out_window", number(s.out_control.window)},
           {"seed", number(s.seed)},
           {"data_seed", number(s.data_seed)},
           {"text", "[" + places + "]"},

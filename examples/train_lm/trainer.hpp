@@ -24,6 +24,7 @@
 #include "linear.hpp"
 #include "model.hpp"
 #include "optimizer.hpp"
+#include "out_control.hpp"
 #include "parallel.hpp"
 #include "probes.hpp"
 #include "ranks.hpp"
@@ -56,7 +57,7 @@ class trainer {
         optimizer_(model_.parameters(), {}),
         average_(model_.parameters(), run.ema),
         osci_(run.osci, recipe, model_.linear_weights(), model_.parameters()),
-        engine_(recipe, threads, all) {}
+        engine_(run.out_control, recipe, model_.linear_weights(), model_.parameters(), threads, all) {}
 
   std::uint64_t step() const { return step_; }  ///< updates made
   bool done() const { return step_ >= run_.steps; }
@@ -103,7 +104,7 @@ class trainer {
 
   /// Mean cross entropy over the validation windows under the recipe. Not a collective.
   double validate() {
-    recipe_engine engine(recipe_, threads_);
+    out_control engine = engine_.alone();
     engine.begin_step(step_);
     double sum = 0, windows = 0;
     for (const token_batch& batch :
@@ -129,7 +130,7 @@ class trainer {
   /// Writes the operands of every linear layer in the next step, of the whole batch, to the file `name` of the folder.
   /// Changes no bit and is not counted in the step's time. Not a collective.
   void capture(run_folder& folder, const std::string& name) {
-    recipe_engine inner(recipe_, threads_);
+    out_control inner = engine_.alone();
     inner.begin_step(step_);
     capturing_engine engine(inner);
     pass_statistics ignored;
@@ -151,16 +152,18 @@ class trainer {
   }
 
   /// Starts with the weights, moments and step of a checkpoint, made under any settings with a model of these shapes.
-  /// Throws file_error for another model, or if no step is left.
+  /// Throws file_error for another model, if no step is left, or if OutControl would have begun.
   void start_from(const checkpoint& from) {
     reject_other_program(from);
     std::vector<named_matrix> all = state();
-    all.resize(
-        3 * model_.parameters().size());  // without the average and what OsciReset watches, which begin with this run
+    all.resize(3 * model_.parameters().size());  // the average, OsciReset and OutControl begin with this run
     from.fill(all);
     set_step(from);
     if (done())
       from.fail("has step " + std::to_string(step_) + ", no step of " + std::to_string(run_.steps) + " is left");
+    if (run_.out_control.ratio != 0 && step_ >= run_.out_control.start)
+      from.fail("has step " + std::to_string(step_) + ", --out-start must be above it, got " +
+                std::to_string(run_.out_control.start));
     first_step_ = step_;
     from_hash_ = data_hash(all);
   }
@@ -181,7 +184,7 @@ class trainer {
                           run_.data_seed, step_);
   }
 
-  /// Parameters, then both moments, all in the model's order; then the averages and what OsciReset watches.
+  /// Parameters, then both moments, in the order of the model; then averages and what OsciReset and OutControl measure.
   std::vector<named_matrix> state() {
     std::vector<named_matrix> all;
     auto& parameters = model_.parameters();
@@ -193,6 +196,7 @@ class trainer {
     for (std::size_t p = 0; p < average_.means.size(); ++p)
       all.push_back({"average." + parameters[p].name, &average_.means[p]});
     for (named_matrix& kept : osci_.state()) all.push_back(std::move(kept));
+    for (named_matrix& kept : engine_.state()) all.push_back(std::move(kept));
     return all;
   }
 
@@ -257,7 +261,7 @@ class trainer {
   adamw<float> optimizer_;
   parameter_average<float> average_;
   osci_reset osci_;
-  recipe_engine engine_;
+  out_control engine_;
   microbatch_gradients<float> gradients_;
   std::vector<matrix<float>> sums_;
   std::uint64_t step_ = 0, first_step_ = 0;

@@ -35,7 +35,7 @@ if "$train_lm" --ranks 2 "${tiny[@]}" --steps 1 2>&1 </dev/null | grep -q 'built
   exit 77
 fi
 
-for model in '' '--experts 4 --top-k 2'; do
+for model in '' '--experts 4 --top-k 2' '--out-control 0.2 --out-window 4'; do
   for recipe in ufp4 nvfp4; do
     # shellcheck disable=SC2086 # words
     one=$(hash_of --steps 20 --recipe $recipe $model)

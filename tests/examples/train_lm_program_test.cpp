@@ -185,6 +185,19 @@ TEST_CASE("wrong usage is one message and exit status 2", "[usage]") {
                                      {"--osci-reset", "50"},
                                      {"--osci-window", "5"},
                                      {"--osci-threshold", "8"},
+                                     {"--recipe", "bf16", "--out-control", "0.1"},
+                                     {"--moe", "--out-control", "0.1"},
+                                     {"--out-control", "1"},
+                                     {"--out-control", "-0.1"},
+                                     {"--out-control", "nan"},
+                                     {"--out-control", "0.001"},
+                                     {"--out-control", "0.999"},
+                                     {"--out-control", "0.1", "--out-start", "0"},
+                                     {"--out-control", "0.1", "--out-window", "0"},
+                                     {"--out-control", "0.1", "--steps", "10"},
+                                     {"--out-control", "0.1", "--probe-every", "5", "--out", "x"},
+                                     {"--out-start", "5"},
+                                     {"--out-window", "5"},
                                      {"--resume"},
                                      {"--probe-every", "5"},
                                      {"--checkpoint-every", "5"},
@@ -349,6 +362,48 @@ TEST_CASE("a run that is stopped inside a window of --osci-reset and resumed has
   CHECK(member(bytes_of(parts + "/result.json"), "checkpoint_hash") == hash);
   REQUIRE(train_with(tiny() + arguments{"--layers", "2", "--out", plain}).status == 0);
   CHECK(member(bytes_of(plain + "/result.json"), "checkpoint_hash") != hash);
+}
+
+TEST_CASE("a run that is stopped inside or after the window of --out-control and resumed has the same bits", "[bits]") {
+  const arguments run = tiny() + arguments{"--recipe",      "tetrajet2", "--experts",   "0", "--layers",     "2",
+                                           "--out-control", "0.1",       "--out-start", "5", "--out-window", "6"};
+  const std::string whole = scratch() / "out-whole";
+  REQUIRE(train_with(run + arguments{"--out", whole, "--threads", "1"}).status == 0);
+  const std::string hash = member(bytes_of(whole + "/result.json"), "checkpoint_hash");
+  for (const char* stop : {"8", "12"}) {
+    CAPTURE(stop);
+    const std::string parts = scratch() / ("out-parts-" + std::string(stop));
+    const arguments split = run + arguments{"--keep-at", stop, "--out", parts, "--threads", "2"};
+    REQUIRE(train_with(split).status == 0);
+    for (const char* file : {"/result.json", "/checkpoint.safetensors"}) std::filesystem::remove(parts + file);
+    std::filesystem::rename(parts + "/checkpoint-" + stop + ".safetensors", parts + "/checkpoint.safetensors");
+    REQUIRE(train_with(split + arguments{"--resume"}).status == 0);
+    CHECK(member(bytes_of(parts + "/result.json"), "checkpoint_hash") == hash);
+  }
+}
+
+TEST_CASE("validation and captured operands are those of --out-control", "[training]") {
+  const arguments run = tiny() + arguments{"--recipe", "tetrajet2", "--experts",    "0", "--lr", "1e-30",
+                                           "--steps",  "4",         "--capture-at", "4"};  // no weight changes
+  const std::string with = scratch() / "out-with", without = scratch() / "out-without";
+  REQUIRE(train_with(run + arguments{"--out-control", "0.1", "--out-window", "3", "--out", with}).status == 0);
+  REQUIRE(train_with(run + arguments{"--out", without}).status == 0);
+  CHECK(number(bytes_of(with + "/result.json"), "valid_loss") !=
+        number(bytes_of(without + "/result.json"), "valid_loss"));
+  CHECK(bytes_of(with + "/operands-4.safetensors") != bytes_of(without + "/operands-4.safetensors"));
+}
+
+TEST_CASE("a branch that begins after the start of --out-control is rejected, one that begins before it is not",
+          "[usage]") {
+  const std::string trunk = scratch() / "out-trunk";
+  const arguments run = tiny() + arguments{"--recipe", "tetrajet2", "--experts", "0"};
+  REQUIRE(train_with(run + arguments{"--keep-at", "5", "--out", trunk}).status == 0);
+  const arguments branch =
+      run + arguments{"--from", trunk + "/checkpoint-5.safetensors", "--out-control", "0.1", "--out-window", "3"};
+  const finished late = train_with(branch + arguments{"--out-start", "5"});
+  CHECK(late.status == 1);
+  CHECK(late.err.find("has step 5, --out-start must be above it, got 5") != std::string::npos);
+  CHECK(train_with(branch + arguments{"--out-start", "6"}).status == 0);
 }
 
 TEST_CASE("Ctrl-C writes a checkpoint, and a resumed run has the bits of an uninterrupted one", "[bits]") {
