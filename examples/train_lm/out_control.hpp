@@ -166,7 +166,7 @@ class out_control final : public linear_engine<float> {
     std::vector<index> order(static_cast<std::size_t>(l.squares.cols()));
     std::iota(order.begin(), order.end(), index{0});
     const auto bits = [&](index c) { return std::bit_cast<std::uint32_t>(l.squares(0, c)); };
-    std::ranges::stable_sort(order, [&](index a, index b) { return bits(a) > bits(b); });
+    std::ranges::sort(order, [&](index a, index b) { return bits(a) != bits(b) ? bits(a) > bits(b) : a < b; });
     const auto middle = order.begin() + settings_.channels_of(l.squares.cols());
     l.eight.assign(order.begin(), middle);
     l.four.assign(middle, order.end());
