@@ -1,7 +1,6 @@
 // ufp4 - outer scales of rows and segments: quantize, dequantize, ranges, products and errors.
 // SPDX-License-Identifier: Apache-2.0
 #include <ufp4/interop/gguf.hpp>
-#include <ufp4/interop/safetensors.hpp>
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"
