@@ -59,11 +59,11 @@ inline std::size_t decoded_bytes(const gemm_side& side, unsigned block) {
 inline error decode_side(gemm_side& side, unsigned block, std::byte* memory, stream where) {
   auto* values = reinterpret_cast<float*>(memory);
   auto* scales = reinterpret_cast<float*>(memory + decoded_value_bytes(side));
-  const extended_operand_job job{{side.codes, const_cast<void*>(side.scales), *side.extended,
-                                  thread::further_grids_of(*side.extended), side.padded_cols},
-                                 side.rows,
-                                 values,
-                                 scales};
+  const extended_operand_job job{
+      {side.codes, side.scales, *side.extended, thread::further_grids_of(*side.extended), side.padded_cols},
+      side.rows,
+      values,
+      scales};
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
   side.is_quantized = false;
   side.plain = {values, dtype::f32, side.rows, side.padded_cols, stride, 1};

@@ -35,7 +35,9 @@ class strip_scales {
 
   /// Columns that an outer scale covers; 0 without an array of them.
   UFP4_DEVICE std::size_t covered() const { return covered_; }
+  /// What is stored for a block.
   UFP4_DEVICE std::uint32_t block_bits(std::size_t block) const { return load(block, 0, layout_.block_bytes); }
+  /// Stores it.
   UFP4_DEVICE void store_block_bits(std::size_t block, std::uint32_t bits) const {
     store(block, 0, layout_.block_bytes, bits);
   }
@@ -43,6 +45,7 @@ class strip_scales {
   UFP4_DEVICE std::uint32_t outer_bits(std::size_t outer) const {
     return load(outer, layout_.outer_at(), layout_.outer_bytes);
   }
+  /// Stores those of an outer scale.
   UFP4_DEVICE void store_outer(std::size_t outer, std::uint32_t bits) const {
     store(outer, layout_.outer_at(), layout_.outer_bytes, bits);
   }
@@ -70,7 +73,7 @@ class strip_scales {
 /// A matrix of an extended format in device memory, to read.
 struct extended_matrix {
   const std::uint8_t* codes = nullptr;  ///< canonical
-  void* scales = nullptr;               ///< of all strips
+  const void* scales = nullptr;         ///< of all strips
   format_spec format{};                 ///< refers to `grids` in a kernel
   further_grids grids{};                ///< of the format
   std::size_t padded_cols = 0;          ///< columns with padding
@@ -84,7 +87,7 @@ struct extended_block {
 /// Block b of a row. f: the matrix's format with its grids.
 UFP4_DEVICE extended_block block_of(const extended_matrix& q, const format_spec& f, std::size_t row, std::size_t b,
                                     float factor) {
-  const strip_scales from(f, q.padded_cols, q.scales, row / static_cast<std::size_t>(f.block.rows));
+  const strip_scales from(f, q.padded_cols, const_cast<void*>(q.scales), row / static_cast<std::size_t>(f.block.rows));
   const std::uint32_t bits = from.block_bits(b);
   if (from.covered() != 0)
     factor = ufp4::detail::decode_scale(f.outer.type,
