@@ -39,6 +39,26 @@ UFP4_DEVICE void stage_tile(const source& x, const block_tiles& t, std::size_t r
   }
 }
 
+/// The same, transformed. Every thread of the block sees the whole tile then.
+UFP4_DEVICE void stage_transformed(const quantize_task& task, const block_tiles& t, std::size_t row, std::size_t col,
+                                   float* tile) {
+  stage_tile(task.job.x, t, row, col, tile);
+  sync_block();
+  const transform_spec& transform = task.job.transform;
+  for (unsigned k = thread_index().x * transform.n; transform.n > 1 && k < t.elements();
+       k += block_threads * transform.n)
+    hadamard_forward(transform, tile + k);
+  sync_block();
+}
+
+/// Adds what a thread counted to the report of a task, if it has one. Every lane of the wave must call it.
+UFP4_DEVICE void report_counts(const quantize_task& task, const quantize_report& seen) {
+  if (task.report != nullptr)
+    warp::add_report(task.report,
+                     {static_cast<std::uint32_t>(seen.nonfinite_blocks), static_cast<std::uint32_t>(seen.saturated),
+                      static_cast<std::uint32_t>(seen.underflowed_scales)});
+}
+
 /// Codes every block of a tile; `codes` has one byte for each code.
 template <class Coder>
 UFP4_DEVICE void code_tile(const quantize_task& task, const Coder& coder, const block_tiles& t, std::size_t row,
@@ -83,21 +103,12 @@ quantize_blocks(const blocks_job<Coder> job) {
   coder.tensor = constants_of(task, coder);
   publish_tensor_scale(task, coder.tensor);
 
-  stage_tile(task.job.x, t, row, col, tile);
-  sync_block();
-  const transform_spec& transform = task.job.transform;
-  for (unsigned k = thread_index().x * transform.n; transform.n > 1 && k < t.elements();
-       k += block_threads * transform.n)
-    hadamard_forward(transform, tile + k);
-  sync_block();
+  stage_transformed(task, t, row, col, tile);
   quantize_report seen{};
   code_tile(task, coder, t, row, col, tile, codes, seen);
   sync_block();
   store_tile(task, t, row, col, codes);
-  if (task.report != nullptr)
-    warp::add_report(task.report,
-                     {static_cast<std::uint32_t>(seen.nonfinite_blocks), static_cast<std::uint32_t>(seen.saturated),
-                      static_cast<std::uint32_t>(seen.underflowed_scales)});
+  report_counts(task, seen);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -28,19 +28,6 @@ struct strip_region {
   std::size_t strip, row, first, last;  ///< row: of the matrix
 };
 
-/// Stages columns [col, col + t.width) of a region, transformed.
-UFP4_DEVICE void stage_transformed(const quantize_task& task, const block_tiles& t, std::size_t row, std::size_t col,
-                                   float* tile) {
-  sync_block();  // others may still read the tile before
-  stage_tile(task.job.x, t, row, col, tile);
-  sync_block();
-  const transform_spec& transform = task.job.transform;
-  for (unsigned k = thread_index().x * transform.n; transform.n > 1 && k < t.elements();
-       k += block_threads * transform.n)
-    hadamard_forward(transform, tile + k);
-  sync_block();
-}
-
 /// body(col, tile's shape) for every staged tile of a region.
 template <class Body>
 UFP4_DEVICE void each_tile(const quantize_task& task, const strip_region& region, unsigned tile_cols, float* tile,
@@ -51,6 +38,7 @@ UFP4_DEVICE void each_tile(const quantize_task& task, const strip_region& region
     t.rows = static_cast<unsigned>(task.job.format.block.rows);
     t.width = left < tile_cols ? static_cast<unsigned>(left) : tile_cols;
     t.strips = 1;
+    sync_block();  // others may still read the tile before
     stage_transformed(task, t, region.row, col, tile);
     body(col, t);
   }
@@ -117,10 +105,7 @@ quantize_extended(const extended_job<Coder> job) {
     sync_block();
     store_tile(task, t, region.row, col, codes);
   });
-  if (task.report != nullptr)
-    warp::add_report(task.report,
-                     {static_cast<std::uint32_t>(seen.nonfinite_blocks), static_cast<std::uint32_t>(seen.saturated),
-                      static_cast<std::uint32_t>(seen.underflowed_scales)});
+  report_counts(task, seen);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU
