@@ -291,6 +291,34 @@ TEST_CASE("values at every cut of a grid, and next to it, get the scalar kernel'
   }
 }
 
+TEST_CASE("a search gives the scalar kernel's scales where errors are equal, zero, or of values far beyond the grid",
+          "[cpu]") {
+  // One value a block, levels times a scale, one magnitude, and an outlier of either sign under a percentile.
+  random_source r{std::mt19937_64{support::seed(8)}};
+  for (const format_spec& format : formats()) {
+    const auto length = static_cast<std::size_t>(format.block.cols);
+    std::vector<float> x(40 * length);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t block = i / length, k = i % length;
+      const float sign = r.random_word() ? -1.0f : 1.0f,
+                  power = std::bit_cast<float>(static_cast<std::uint32_t>(block % 8 * 9 + 92) << 23);
+      const float level = format.grid.value[r.below(16)];
+      const float values[5] = {k == 3 ? sign : 0.0f, level, sign, k == 5 ? sign * 0x1p30f : level, 1.0f + level / 1024};
+      x[i] = values[block % 5] * power;
+    }
+    for (scale_rule_spec rule : {mse_search{}.spec(), mae_search{}.spec(), mse_search{31, 40}.spec()})
+      for (const std::uint16_t per_mille : {std::uint16_t{1000}, std::uint16_t{500}}) {
+        quantize_job job =
+            make_job({x.data(), dtype::f32, 1, x.size(), static_cast<std::ptrdiff_t>(x.size()), 1}, format, {});
+        if (per_mille != 1000) rule.what = rule_kind::percentile, rule.per_mille = per_mille;
+        if (ufp4::detail::rule_mismatch(rule, format) != nullptr) continue;
+        block_coder<rounding_spec> coder{format, rule, {}, {}};
+        coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, 1.0f);
+        check_every_tier(r, job, coder);
+      }
+  }
+}
+
 TEST_CASE("stochastic rounding gives the scalar kernel's codes where the number of a Philox block needs a 33rd bit",
           "[cpu]") {
   random_source r{std::mt19937_64{support::seed(7)}};

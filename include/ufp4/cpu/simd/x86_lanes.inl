@@ -34,6 +34,8 @@ UFP4_LANE f32 fma(f32 a, f32 b, f32 c) {
 }
 UFP4_BINARY("v", u32, maximum, u32, u32, "vpmaxud %2, %1, %0")
 UFP4_BINARY("v", u32, minimum, u32, u32, "vpminud %2, %1, %0")
+UFP4_BINARY("v", i32, maximum, i32, i32, "vpmaxsd %2, %1, %0")
+UFP4_BINARY("v", i32, minimum, i32, i32, "vpminsd %2, %1, %0")
 /// The smaller and the larger number, neither a NaN.
 UFP4_BINARY("v", f32, at_most, f32, f32, "vminps %2, %1, %0")
 UFP4_BINARY("v", f32, at_least, f32, f32, "vmaxps %2, %1, %0")

@@ -534,14 +534,16 @@ class extended_quantizer {
   }
   /// What the trials have not done: roundings but to nearest even, blocks of zeros, counts.
   void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by) {
-    u32 words[most_words];
-    const lane_scales one{broadcast(1.0f), zero};
+    u32 words[most_words], drawn[most_words][4];
+    if (is_stochastic_) random_bits_.draw(block_ / 8, drawn);
     for (int g = 0; g <= job_.format.choice.count; ++g) {
       const grid_codes& grid = grids_[g];
       const u32 where = reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g));
+      const bool scaled = divides_ || job_.counts || factor_of(job_.format, g) != 1.0f;
       by.rescale = grid.scales.rescale();
-      scale_values(x, by, divides_);
-      grid.code(grid.plan, {t_, block_, 1, &one, &random_bits_, nullptr}, words);
+      if (scaled) scale_values(x, by, divides_);
+      const lane_scales scale{scaled ? broadcast(1.0f) : by.factor, zero};
+      grid.code(grid.plan, {scaled ? t_ : x, block_, 1, &scale, &random_bits_, nullptr, false, drawn}, words);
       for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = where != 0u ? words[w] : words_of(b)[w];
       if (job_.counts) count_saturated(grid.plan.qmax, where & ~zero);
     }

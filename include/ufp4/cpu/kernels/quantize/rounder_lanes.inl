@@ -113,6 +113,18 @@ struct halves_stochastic_rounder {
   }
 };
 
+#if defined(UFP4_ORDERED_LANES)
+/// The bins at the ends, as sums with level_bins::zero. Sums below 0 and NaNs are clamped too.
+struct bin_ends {
+  i32 first, last;
+  UFP4_LANE explicit bin_ends(const level_bins& b)
+      : first(reinterpret_cast<i32>(broadcast(b.first))), last(reinterpret_cast<i32>(broadcast(b.last))) {}
+  UFP4_LANE u32 clamped(u32 bin) const {
+    return reinterpret_cast<u32>(minimum(maximum(reinterpret_cast<i32>(bin), first), last));
+  }
+};
+#endif
+
 /// Any grid and any rounding, several values at a time, since the cuts are a loop: whole nibbles, the sign in bit 3
 /// where the grid is symmetric.
 struct cuts_rounder {
@@ -120,12 +132,30 @@ struct cuts_rounder {
 
   template <std::size_t count>
   UFP4_LANE void ranks(const f32 (&t)[count], u32 (&index)[count]) const {
+#if defined(UFP4_ORDERED_LANES)
+    if (plan.ranks.usable) return ranks_by_bins(t, index);
+#endif
     for (int i = 0; i < plan.cuts; ++i) {
       const f32 cut = broadcast(plan.cut[i]);
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < count; ++j) index[j] -= reinterpret_cast<u32>(t[j] > cut);
     }
   }
+#if defined(UFP4_ORDERED_LANES)
+  template <std::size_t count>
+  UFP4_LANE void ranks_by_bins(const f32 (&t)[count], u32 (&index)[count]) const {
+    const rank_bins& r = plan.ranks;
+    const table16 below[2] = {load_table(r.below), load_table(r.below + 16)},
+                  cut[2] = {load_table(r.cut), load_table(r.cut + 16)};
+    const f32 per_width = broadcast(r.bins.per_width), zero = broadcast(level_bins::zero);
+    const bin_ends ends(r.bins);
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < count; ++j) {
+      const u32 bin = ends.clamped(as_bits(fma(t[j], per_width, zero)));
+      index[j] = as_bits(lookup(below[0], below[1], bin)) - reinterpret_cast<u32>(t[j] > lookup(cut[0], cut[1], bin));
+    }
+  }
+#endif
   UFP4_LANE u32 sign(f32 t) const { return (as_bits(t) & plan.sign_mask) >> 28; }
   UFP4_LANE f32 value(f32 t) const { return as_float(as_bits(t) & plan.value_mask); }
   /// Rounds down to `index`, then moves up or not by the distance from the neighbour nearer to zero.

@@ -17,6 +17,23 @@ inline constexpr float infinity = __builtin_bit_cast(float, ufp4::detail::infini
 /// near a tie.
 enum class near_kind : std::uint8_t { none, uniform, two_bit_mantissa };
 
+/// Bins of equal width over the range of a grid. A number belongs to bin k where it rounds to k widths; tables have the
+/// bin at k modulo 32. What they hold is right a thousandth of a width beyond the ends of a bin too, so that the number
+/// of a bin may be computed from a reciprocal.
+struct level_bins {
+  static constexpr float zero = 12582912.0f;  ///< 1.5 * 2^23: a sum with it has k in its low bits
+  float per_width = 1;                        ///< the reciprocal of the width
+  std::uint32_t first = 0, last = 0;          ///< such sums of the bins at the ends
+};
+
+/// The index of a value from its bin. The tables are set if it is usable: small calls would notice the time.
+struct rank_bins {
+  bool usable = false;  ///< no bin has two cuts
+  level_bins bins{};
+  alignas(64) std::uint32_t below[32];  ///< how many cuts are below the bin
+  alignas(64) float cut[32];            ///< the one in the bin, or infinity
+};
+
 struct rounding_plan {
   /// The rounder; cuts and cuts_stochastic take any grid.
   enum class kind : std::uint8_t {
@@ -44,6 +61,7 @@ struct rounding_plan {
   alignas(64) std::uint32_t near_step[16] = {};  ///< near two_bit_mantissa: see plan_near
   bool maps = false;                             ///< code[i] is not i for every i
   std::uint32_t zeros = 0;                       ///< eight codes of +0
+  rank_bins ranks;                               ///< of cuts and cuts_stochastic, with cheap lookups
 };
 
 inline float float_before(float x) {  // x is finite
@@ -150,46 +168,73 @@ inline void plan_near(rounding_plan& p) {
   }
 }
 
-/// For any grid whose cuts are far enough from each other: t * scale + offset is in [1, 2), and each of the 32 parts of
-/// that binade has at most one cut, not near its ends. So its bits plus step[part] have the index in bits 24 and up, as
-/// with plan_near. Errors are worth three ulp of the sum at most: the rounding of the reciprocal, that of the quotient,
-/// which is not computed, that of the sum and that of a cut's position half a one each, and a cut for its midpoint one.
-/// Values beyond low and high, which are beyond all cuts, count as these.
-struct near_bins_plan {
-  bool usable = false;
-  float scale = 1, offset = 0, low = 0, high = 0;
-  alignas(64) std::uint32_t step[32] = {};
-};
-inline near_bins_plan plan_bins(const rounding_plan& p) {
-  constexpr std::uint32_t one = 127u << 23, width = 1u << 18;
-  near_bins_plan n;
-  if (p.cuts < 2) return n;
-  const auto first = p.sign_mask != 0 ? 0.0 : static_cast<double>(p.cut[0]);
-  const auto last = static_cast<double>(p.cut[p.cuts - 1]);
-  if (!(last - first > 0x1p-60 && last - first < 0x1p60)) return n;
-  while ((last - first) * static_cast<double>(n.scale) > 0.9375) n.scale *= 0.5f;
-  while ((last - first) * static_cast<double>(n.scale) <= 0.46875) n.scale *= 2.0f;
-  const auto scale = static_cast<double>(n.scale);
-  if (-first * scale > 1 || last * scale > 1) return n;  // more ulp than three
-  n.offset = static_cast<float>(1.5 - (first + last) / 2 * scale);
-  n.low = static_cast<float>(first - 0.015625 / scale);
-  n.high = static_cast<float>(last + 0.015625 / scale);
-  const auto place = [&](int i) {
-    return ufp4::detail::to_bits(
-        static_cast<float>(static_cast<double>(p.cut[i]) * scale + static_cast<double>(n.offset)));
+inline level_bins make_bins(float low, float high) {
+  level_bins b;
+  b.per_width = 30.0f / (high - low);
+  const auto sum_of = [&](float v) {
+    const double place = static_cast<double>(v) * static_cast<double>(b.per_width);
+    return ufp4::detail::to_bits(level_bins::zero) + static_cast<std::uint32_t>(__builtin_lrint(place));
   };
-  int index = 0;
-  for (std::uint32_t part = 0; part < 32; ++part) {
-    const std::uint32_t start = one + part * width, end = start + width;
-    const bool inside = index < p.cuts && place(index) < end;
-    const std::uint32_t here = inside ? place(index) : start - width;
-    if (inside && (here - start < 2 * near_margin || end - here < 2 * near_margin)) return n;
-    if (inside) ++index;
-    if (index < p.cuts && place(index) < end) return n;
-    n.step[part] = (static_cast<std::uint32_t>(index) << 24) + near_margin - here;
+  b.first = sum_of(low);
+  b.last = sum_of(high);
+  return b;
+}
+/// Calls visit(k modulo 32, i, inside) for every bin: `i` cuts are below it, and cut i is inside or not. False if two
+/// are.
+template <class Cut, class Visit>
+bool each_bin(const level_bins& bins, int cuts, const Cut& cut, const Visit& visit) {
+  const auto place = [&](int i) { return static_cast<double>(cut(i)) * static_cast<double>(bins.per_width); };
+  const auto zero = static_cast<std::int32_t>(ufp4::detail::to_bits(level_bins::zero));
+  int i = 0;
+  for (std::int32_t sum = static_cast<std::int32_t>(bins.first), n = 0; n < 32; ++sum, ++n) {
+    const double end = sum - zero + 0.501;
+    while (i < cuts && place(i) < sum - zero - 0.501) ++i;
+    const bool inside = i < cuts && place(i) <= end;
+    if (inside && i + 1 < cuts && place(i + 1) <= end) return false;
+    visit(sum & 31, i, inside);
   }
-  n.usable = index == p.cuts;
-  return n;
+  return true;
+}
+/// Whether a grid can be divided into bins without overflows.
+inline bool has_bins(float low, float high) { return high - low > 0x1p-40f && high - low < 0x1p40f; }
+
+inline void plan_ranks(float low, float high, rounding_plan& p) {
+  if (!has_bins(low, high)) return;
+  p.ranks.bins = make_bins(low, high);
+  p.ranks.usable = each_bin(
+      p.ranks.bins, p.cuts, [&](int i) { return p.cut[i]; },
+      [&](int bin, int below, bool inside) {
+        p.ranks.below[bin] = static_cast<std::uint32_t>(below);
+        p.ranks.cut[bin] = inside ? p.cut[below] : infinity;
+      });
+}
+
+/// The distance of a number to the nearest level: that between | number - middle | and `distance`. A bin that has a cut
+/// has the middle and half the distance of the levels on both sides; any other bin has the nearest level, and 0.
+struct distance_bins {
+  bool usable = false;
+  level_bins bins{};
+  float reach = 0;                      ///< larger magnitudes may be beyond all bins
+  alignas(64) float middle[32] = {};    ///< in widths
+  alignas(64) float distance[32] = {};  ///< in widths
+};
+/// `magnitudes`: of these only, the levels are from 0 on.
+inline distance_bins plan_distances(const float* level, int levels, bool magnitudes) {
+  distance_bins d;
+  const float low = level[0], high = level[levels - 1];
+  if (!has_bins(low, high)) return d;
+  d.bins = make_bins(low, high);
+  d.reach = (magnitudes || high < -low ? high : -low) * (1.0f + 0x1p-8f);
+  const auto place = [&](int i) { return static_cast<double>(level[i]) * static_cast<double>(d.bins.per_width); };
+  d.usable = each_bin(
+      d.bins, levels - 1,
+      [&](int i) { return (static_cast<double>(level[i]) + static_cast<double>(level[i + 1])) / 2; },
+      [&](int bin, int below, bool inside) {
+        const double here = place(below), next = place(inside ? below + 1 : below);
+        d.middle[bin] = static_cast<float>((here + next) / 2);
+        d.distance[bin] = static_cast<float>((next - here) / 2);
+      });
+  return d;
 }
 
 /// `cheap_lookup`: the instruction set looks up sixteen floats in an instruction or two.
@@ -217,6 +262,8 @@ inline rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, boo
     p.what = random ? kind::halves_stochastic : kind::halves;
   else if (!cheap_lookup && two_bit && even)
     p.what = kind::two_bit_mantissa;
+  else if (cheap_lookup)
+    plan_ranks(g.level[symmetric ? g.zero : 0], g.level[g.levels - 1], p);
   return p;
 }
 

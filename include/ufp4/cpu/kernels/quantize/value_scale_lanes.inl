@@ -13,8 +13,8 @@ struct error_plan {
   alignas(64) float value[16];  ///< by index
   std::uint32_t value_mask;     ///< bits of the elements that are read
   block_error* sum;
-  block_error* exact = nullptr;  ///< what `sum` calls where it is in doubt
-  near_bins_plan bins{};
+  distance_bins bins{};  ///< where scales divide
+  void (*estimate[2])(const distance_bins&, const float* x, std::size_t length, const f32* scales, f32* errors) = {};
 };
 
 using ufp4::search_error;
@@ -63,28 +63,7 @@ f32 error_by(const error_plan& p, const float* x, std::size_t length, f32 factor
 }
 
 #if defined(UFP4_ORDERED_LANES)
-/// By near_bins_plan, where scales divide: products with reciprocals decide the codes, or quotients where one is in
-/// doubt.
-template <search_error what>
-f32 error_near(const error_plan& p, const float* x, std::size_t length, f32 factor, f32 effective) {
-  const table16 value = load_table(p.value), low_steps = load_table(p.bins.step),
-                high_steps = load_table(p.bins.step + 16);
-  const f32 scale = 1.0f / factor * p.bins.scale, least = factor * p.bins.low, most = factor * p.bins.high,
-            offset = broadcast(p.bins.offset);
-  // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
-  u32 doubt = as_bits(factor) - (63u << 23) < 128u << 23 ? ~u32{} : u32{};
-  f32 err{};
-#pragma GCC unroll 4
-  for (std::size_t k = 0; k < length; ++k) {
-    const f32 v = load(x + k * lanes);
-    const u32 bits = as_bits(fma(at_most(at_least(v, least), most), scale, offset));
-    const u32 index = bits + as_bits(lookup(low_steps, high_steps, bits >> 18));  // from bit 24 on
-    doubt = minimum(doubt, index & 0x00FFFFFFu);
-    err = add_error<what>(err, v - rounded(lookup(value, index >> 24) * effective));
-  }
-  if (lane_bits(reinterpret_cast<u32>(doubt < 2 * near_margin)) != 0) return p.exact(p, x, length, factor, effective);
-  return err;
-}
+#include <ufp4/cpu/kernels/quantize/estimate_lanes.inl>
 #endif
 
 /// The same on any grid, four elements at a time.
@@ -119,11 +98,10 @@ block_error* block_error_of(const rounding_plan& rounding) {
 }
 template <search_error what>
 void choose_error(error_plan& p, bool divides) {
-  p.exact = p.sum = divides ? block_error_of<true, what>(p.rounding) : block_error_of<false, what>(p.rounding);
+  p.sum = divides ? block_error_of<true, what>(p.rounding) : block_error_of<false, what>(p.rounding);
 #if defined(UFP4_ORDERED_LANES)
-  if (!divides || p.rounding.what != rounding_plan::kind::cuts) return;
-  p.bins = plan_bins(p.rounding);
-  if (p.bins.usable) p.sum = &error_near<what>;
+  p.estimate[0] = &errors_by_bins<what, false>;
+  p.estimate[1] = &errors_by_bins<what, true>;
 #endif
 }
 
@@ -133,6 +111,7 @@ inline error_plan make_error_plan(const format_spec& f, search_error what) {
   const int first = is_symmetric(g) ? g.zero : 0;
   if (is_symmetric(g)) p.value_mask = ufp4::detail::magnitude_mask;
   for (int i = first; i < g.levels; ++i) p.value[i - first] = g.level[i];
+  if (scale_divides(f)) p.bins = plan_distances(p.value, g.levels - first, is_symmetric(g));
   if (what == search_error::squared)
     choose_error<search_error::squared>(p, scale_divides(f));
   else
@@ -171,7 +150,7 @@ class value_scales {
     if (!compares) return;
     for (std::size_t k = 0; k < length * lanes; k += lanes)
       store(value_ + k, as_float(as_bits(load(x + k)) & error_.value_mask));
-    const trial best = given_.searches ? search(length, bits) : better_of(length, bits, bits_of_four(amax));
+    const trial best = given_.searches ? search(length, bits, amax) : better_of(length, bits, bits_of_four(amax));
     finish(amax, best, bits, s, report);
   }
 
@@ -222,8 +201,17 @@ class value_scales {
     exists = reinterpret_cast<u32>(code <= ufp4::detail::max_scale(kind));
     return code;
   }
-  trial search(std::size_t length, u32 base) const {
+  trial search(std::size_t length, u32 base, [[maybe_unused]] u32 amax) const {
     const ufp4::search_window window = ufp4::detail::window_of(plain_.format.scale, given_.window);
+#if defined(UFP4_ORDERED_LANES)
+    if (error_.bins.usable && ufp4::detail::has_float_steps(plain_.format.scale)) {
+      const float_steps step(plain_.format.scale, decode_scale_bits<true>(plain_.format.scale, base), window);
+      const u32 live = reinterpret_cast<u32>(amax - 1u < ufp4::detail::infinity_bits - 1u);  // not 0, finite
+      if (step.count <= float_steps::most &&
+          lane_bits(live & ~error_estimates::hold(error_.bins, step, as_float(amax))) == 0)
+        return search_by_estimates(length, step, as_float(amax), live);
+    }
+#endif
     trial best{};
     u32 found{};
     for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
@@ -234,6 +222,25 @@ class value_scales {
     }
     return best;
   }
+#if defined(UFP4_ORDERED_LANES)
+  /// The same where estimates leave one scale in nearly all blocks. Lanes that are not live have any scale.
+  trial search_by_estimates(std::size_t length, const float_steps& step, f32 amax, u32 live) const {
+    const error_estimates estimates(error_.bins, error_.estimate, value_, length, step, amax);
+    const f32 limit = largest_estimate(given_.error, estimates.smallest, amax, length);
+    const u32 several = reinterpret_cast<u32>(estimates.second <= limit) & live;
+    trial best = try_scales(step.bits(estimates.multiplier));
+    if (lane_bits(several) == 0) return best;
+    u32 found{};
+    for (int i = 0; i < step.count; ++i) {
+      const u32 left = reinterpret_cast<u32>(estimates.error[i] <= limit) & several;
+      if (lane_bits(left) == 0) continue;
+      const trial t = tried(length, step.bits(step.multiplier(i)));
+      take(left & (~found | reinterpret_cast<u32>(t.error < best.error)), t, best);
+      found |= left;
+    }
+    return best;
+  }
+#endif
   /// four_over_six: the scale under which amax becomes 4.
   u32 bits_of_four(u32 amax) const {
     const f32 u = rounded(as_float(amax) * plain_.tensor.scale_factor);
