@@ -422,6 +422,10 @@ inline constexpr const char* extended_parts =
     "outer scales of rows, of segments or of type bf16, several grids, e6m2 scales, one-bit exponents, or floats of "
     "8 or 6 bits";
 
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
 /// the next multiple of their size on, its outer scales where each row or segment has one.
 struct scale_strip {
@@ -435,6 +439,10 @@ struct scale_strip {
     return outers == 0 ? blocks * block_bytes : outer_at() + outers * outer_bytes;
   }
 };
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
 
 /// Columns that an outer scale covers, of a row of `padded` columns; 0 without an array of outer scales.
 UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t padded) {
