@@ -73,7 +73,7 @@ endif()
 # The page that compares all presets.
 if(TARGET ufp4_tool)
   ufp4_script_test(examples_side_by_side support/python.sh sys ${CMAKE_CURRENT_SOURCE_DIR}/examples/side_by_side_test.py
-                   $<TARGET_FILE:ufp4_tool>)
+                   $<TARGET_FILE:ufp4_tool> $<TARGET_FILE:te_four_over_six>)
 endif()
 
 # The study of examples/train_lm, with a stand-in for the program; long, so it starts first. Then demo.sh's last part.
