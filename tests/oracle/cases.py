@@ -561,12 +561,12 @@ def raw_dequantize(rng, index):
 
 
 def casts(rng, index):
-  """Any codes and scales of one preset in another, most of them close together."""
-  names = [n for n, f in PRESETS.items() if len(f.element.values) == 16 and not (f.more or f.groups) and
-           f.two_level == f.tensor_scale]
+  """One preset in another: any codes and scales, most of them close together, or those of numbers."""
+  names = [n for n, f in PRESETS.items() if len(f.element.values) == 16]
   variant, to = names[index % len(names)], names[index // len(names) % len(names)]
-  q = any_quantized(rng, variant, int(rng.integers(0, 12)), int(rng.integers(0, 100)), "", True)
-  if q.format.scale is model.E8M0 and index % 3:
+  raw = index // len(names)**2 % 3 != 0
+  q = any_quantized(rng, variant, int(rng.integers(0, 12)), int(rng.integers(0, 300)), str(rng.choice(KINDS)), raw)
+  if raw and q.format.scale is model.E8M0 and index % 3:
     q.scales[...] = rng.integers(100, 100 + int(rng.integers(1, 24)), q.scales.shape)
 
   def expect():
@@ -750,7 +750,7 @@ def families():
   out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (3 * len(SEARCHES), knife_edge),
               "tails": (len(TAILS), tails), "shards": (240, shards), "bad_amax": (10, bad_amax),
               "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize),
-              "cast": (243, casts),
+              "cast": (588, casts),
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),

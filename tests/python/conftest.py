@@ -18,8 +18,8 @@ hypothesis.settings.register_profile("suite", database=None, deadline=None, max_
 hypothesis.settings.load_profile("suite")
 
 
-# Those of the presets that fewer operations have: prepack and GPUs have no elements of one byte; casts and Format have
-# the formats that grid, scale, block and tensor scale describe.
+# Those of the presets that fewer operations have: prepack, casts and GPUs have no elements of one byte; Format has the
+# formats that grid, scale, block and tensor scale describe.
 NAMES = [f.name for f in ufp4.formats()]
 FOUR_BITS = [f.name for f in ufp4.formats() if f.code_bits == 4]
 PLAIN = [f.name for f in ufp4.formats() if f.code_bits == 4 and f.scale != "e6m2" and len(f.grids) == 1

@@ -413,14 +413,10 @@ UFP4_HD constexpr bool needs_portable(const format_spec& f) {
   return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2 ||
          f.wide > wide_element::int8;
 }
-/// Whether a format has parts that casts do not have.
+/// Whether a format has parts that a grid, a scale type, a block and a binary32 tensor scale do not describe.
 UFP4_HD constexpr bool is_extended(const format_spec& f) {
   return needs_portable(f) || f.outer.type != scale_kind::f32;
 }
-/// What they lack, for messages.
-inline constexpr const char* extended_parts =
-    "outer scales of rows, of segments or of type bf16, several grids, e6m2 scales, one-bit exponents, or floats of "
-    "8 or 6 bits";
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
