@@ -81,6 +81,10 @@ foreach(check IN LISTS ufp4_outside_checks)
   ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} $<TARGET_FILE:${driver}>)
   set_tests_properties(outside_${check} PROPERTIES RESOURCE_LOCK outside)
 endforeach()
+if(UFP4_TEST_LEVEL STREQUAL nightly) # PyTorch again
+  ufp4_bash_check(outside_quantizers 900 tests/outside/run.sh quantizers $<TARGET_FILE:oracle_driver>)
+  set_tests_properties(outside_quantizers PROPERTIES RESOURCE_LOCK outside)
+endif()
 
 # The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
 set(ufp4_python_checks tests first_steps sdist)
