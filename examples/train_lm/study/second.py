@@ -15,6 +15,7 @@ import stats
 import svg
 import verdicts
 import why
+import why_training
 from blocks import RUN, Heading, Table, Text
 from findings import unit
 from words import p_value, plain, signed, with_interval
@@ -47,6 +48,15 @@ def differences(losses, better, worse, seeds=None):
     """Paired differences in percent; of the given seeds only, if any are."""
     chosen = lambda by: {u: loss for u, loss in by.items() if seeds is None or u[0] in seeds}
     return stats.relative_differences(chosen(losses.get(better, {})), chosen(losses.get(worse, {})))[1]
+
+
+def sr_losses(records):
+    """{(setting, recipe): {unit: loss}} of the trainings with and without SR on dY."""
+    return {
+        (setting, recipe): by
+        for setting in design.SR_SETTINGS
+        for recipe, by in losses_of(records, design.sr_setting(setting), design.METRIC).items()
+    }
 
 
 # ---- Noise
@@ -469,6 +479,9 @@ def pictures(records, gradients, depth=(), first=()):
         rows = [(name, i, recipe_class(recipe)) for name, i, recipe in errors]
         name = "Squared relative error of the gradient by GEMM"
         out["study_gradients.svg"] = forest(name, rows, "bias + variance, % of the squared norm of the gradient")
+    trainings = why_training.forest_rows(sr_losses(records))
+    if trainings:
+        out["study_sr.svg"] = forest("SR on dY in trainings", trainings, "held-out loss with SR above that without, %")
     out["study_scaling.svg"] = scaling_picture(first)
     return {name: picture for name, picture in {**out, **why.pictures(gradients, depth)}.items() if picture}
 
@@ -493,4 +506,5 @@ def sections(records, gradients, first, depth=()):
         *(block for model in design.MODELS for block in forest_plots(records, model)),
         *gradients_section(gradients),
         *why.sections(gradients, depth),
+        *why_training.section(sr_losses(records)),
     ]
