@@ -981,7 +981,7 @@ class SecondDesign(unittest.TestCase):
         runs = []
         for trunk in design.GRADIENT_SEEDS:
             for recipe, loss in (("bf16", 2.0), ("ufp4", 2.02), ("e2m1-baseline", 2.04)):
-                for draw in (1, 2, 3):
+                for draw in (1,):
                     runs.append(
                         {
                             **record(design.forks("micro-moe"), recipe, 1000 * trunk + draw, 1.0, uses=("forks",)),

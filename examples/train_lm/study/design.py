@@ -184,7 +184,8 @@ def sr_grid():
 
 # ---- Forks: short branches with several draws of the random bits and signs
 
-FORK_STEPS, FORK_DRAWS = 50, 3
+FORK_STEPS = 50
+FORK_DRAWS = {"nano": 3, "micro": 1, "micro-moe": 1}
 FORK_WINDOWS = {"nano": 2048, "micro": 1024, "micro-moe": 1024}  # 131,072 bytes
 OTHER_RECIPES = [
     *("nvfp4", "nv-uniform", "mxfp4", "ufp4-rht-64", "ufp4-signs-step", "ufp4-sr-dgrad", "ufp4-sr-wgrad", "ufp4-sr-all"),
@@ -207,7 +208,7 @@ def forks_grid(model="nano", recipes=None):
         "draws": draws,
         "minutes": MINUTES[model] / 4,
     }
-    return [trunk_block(model, GRADIENT_SEEDS, 1), some(["bf16"], 1), some(recipes, FORK_DRAWS)]
+    return [trunk_block(model, GRADIENT_SEEDS, 1), some(["bf16"], 1), some(recipes, FORK_DRAWS[model])]
 
 
 GRIDS = {

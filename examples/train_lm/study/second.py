@@ -210,11 +210,11 @@ def fork_effects(records, model="nano"):
     return out
 
 
-def fork_differences(effects, better, worse):
+def fork_differences(effects, better, worse, model="nano"):
     """One value per trunk with all draws, their mean: the draws of a trunk are not independent seeds."""
     a, b = effects.get(better, {}), effects.get(worse, {})
     mean = lambda values: sum(values) / len(values)
-    whole = [t for t in sorted(set(a) & set(b)) if len(a[t]) == len(b[t]) == design.FORK_DRAWS]
+    whole = [t for t in sorted(set(a) & set(b)) if len(a[t]) == len(b[t]) == design.FORK_DRAWS[model]]
     return [mean(a[t]) - mean(b[t]) for t in whole]
 
 
@@ -226,7 +226,7 @@ def label_of(label, checkpoints):
 def fork_verdicts(records, model="nano"):
     """[(claim, better, worse, Verdict)] of the orderings after forks; "incomplete" without all checkpoints."""
     effects, chosen = fork_effects(records, model), design.orderings(model)
-    found = verdicts.decide([fork_differences(effects, b, w) for _, b, w in chosen], verdicts.LEVEL)
+    found = verdicts.decide([fork_differences(effects, b, w, model) for _, b, w in chosen], verdicts.LEVEL)
     for v in found:
         if v.difference and v.difference.n < len(design.GRADIENT_SEEDS):
             v.label = "incomplete"
@@ -256,7 +256,7 @@ def forks_section(records, model):
         Heading(f"Forks, {model}"),
         Text(
             f"From a checkpoint of bf16 after {design.WARM} steps, {design.FORK_STEPS} steps under each recipe, in which the "
-            f"learning rate decays to zero, with {design.FORK_DRAWS} draws of random signs and bits. The effect is the "
+            f"learning rate decays to zero; draws of random signs and bits: {design.FORK_DRAWS[model]}. The effect is the "
             "held-out loss above that of bf16 steps from the same checkpoint, in percent. Intervals are over checkpoints; "
             f"s is the standard deviation of a draw at one checkpoint. Command: `{RUN} run --design {part}`{other}."
         ),
