@@ -11,6 +11,7 @@ import zlib
 
 import numpy as np
 
+import compat
 import numerics as model
 from numerics import PRESETS, Format, Rounding, Shard, Transform
 
@@ -26,6 +27,11 @@ class Variant:
   format: Format
   rule: object = None  # a name, or a model.Rule
   all_transforms: bool = False  # otherwise: none, hadamard<16>, random<16>, random<64>, signed<16>
+
+
+def users_rule(x, amax):
+  """The function `users_rule` of driver.cpp: not every scale is finite and positive."""
+  return np.where(x[:, 0] == 0, x[:, 1], (x[:, 0] + 2 * amax) / f32(16)).astype(f32)
 
 
 def _variants():
@@ -82,6 +88,12 @@ def _variants():
   out += [Variant(f"{f.name}/percentile", f, R("percentile", per_mille=900))
           for f in (P["nvfp4"], P["mxfp4"], P["int4_f32"], one[0])]
   out += [Variant("nvint4/percentile_search", P["nvint4"], R("percentile", searches=True, per_mille=940))]
+  out += [Variant(f"{f.name}/percentile", f, R("percentile", per_mille=900))
+          for f in (P["mixfp4"], P["hif4"], several[0], several[4])]
+  out += [Variant("mixfp4/choose_grid_absolute", P["mixfp4"], "choose_grid_absolute"),
+          Variant("razer/choose_grid_largest", P["razer"], "choose_grid_largest")]
+  out += [Variant(f"{f.name}/users_rule", f, R("users_rule", function=users_rule))
+          for f in (P["nvfp4"], P["mxfp4"], P["e2m1_f32"], one[0], square["nvfp4"], P["tetrajet2"])]
   return {v.name: v for v in out}
 
 
@@ -97,7 +109,7 @@ PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
 PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4", "int8_f32", "razer",
               "mxfp6_e3m2")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
-MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # no bucket utilization of several grids
+MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2", "if4", "mixfp4", "razer", "hif4")
 
 # ---- Input numbers -----------------------------------------------------------------------------------------------
 
@@ -686,6 +698,22 @@ def gemm_fly(rng, index):
       "c", "float", model.exact_blocks(model.quantize(x, fa, transform, rounding), model.quantize(w, fb, transform)))])
 
 
+def other_project(rng, index):
+  """The presets of other projects."""
+  names = list(compat.QUANTIZERS)
+  name = names[index % len(names)]
+  fmt = compat.QUANTIZERS[name][0]
+  transform = NamedTransform("random", 16, any_seed(rng)) if rng.random() < .2 else NamedTransform()
+  rows, cols = any_shape(rng, max(transform.n, fmt.block), False)
+  kind = KINDS[index // len(names) % len(KINDS)]
+  x = matrix(rng, rows, cols, kind, fmt)
+  amax = any_amax(rng, x) if fmt.tensor_scale and rng.random() < .3 else None
+  payload = pack("compat", name) + pack_matrix(x) + pack_transform(transform)
+  payload += pack(amax is not None, np.array([0 if amax is None else amax], f32))
+  return Case("compat/" + name, index, dict(data=kind, shape=x.shape, transform=(transform.kind, hex(transform.seed)),
+              tensor_amax=amax), payload, lambda: quantize_fields(compat.quantize(x, name, transform.built(), amax)))
+
+
 def ms_eden(rng, index):
   kinds, lengths = ("plain", "random", "signed"), (16, 32, 64, 256)
   how, n = ("random", 128) if index % 2 else (kinds[index // 2 % 3], lengths[index // 6 % 4])
@@ -706,16 +734,24 @@ def derive(rng, index):
 
 def linear(rng, index):
   recipe = model.RECIPES[index % len(model.RECIPES)]
+  plain = recipe == "bf16"
   which = model.GEMMS[index // len(model.RECIPES) % 3]
   t, k, n = (int(rng.choice([1, 5, 16, 17, 32, 40, 64, 130])) for _ in range(3))
   seed, step, layer = any_seed(rng), int(rng.choice([0, 1, 2**33 + 5])), int(rng.choice([0, 7, 2**16 - 1]))
   shapes = {"fprop": ((t, k), (n, k)), "dgrad": ((t, n), (n, k)), "wgrad": ((t, n), (t, k))}[which]
-  fmt = model.recipe_operand(recipe, seed, step, layer, 0)[0]
+  fmt = model.PRESETS["e1m2_f32"] if plain else model.recipe_operand(recipe, seed, step, layer, 0)[0]
   data = MODERATE_KINDS + ("wide", "tiny", "huge", "holes")
   left, right = (matrix(rng, *s, str(rng.choice(data)), fmt) for s in shapes)
+
+  def expect():
+    if plain:
+      bound = model.fast_bound(*model.linear_bf16(which, left, right), 1, 1, 1, 0, None)
+      return [dataclasses.replace(bound_field(*bound, "float"), name="out")]
+    return [Field("out", "float", model.linear(recipe, seed, step, layer, which, left, right)[2])]
+
   payload = pack("linear", recipe, which, seed, step, layer) + pack_matrix(left) + pack_matrix(right)
   return Case("linear/" + recipe, index, dict(gemm=which, tkn=(t, k, n), seed=hex(seed), step=step, layer=layer),
-              payload, lambda: [Field("out", "float", model.linear(recipe, seed, step, layer, which, left, right)[2])])
+              payload, expect)
 
 
 def measure(rng, index):
@@ -754,8 +790,9 @@ def families():
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),
-              "gemm_fly": (60, gemm_fly), "ms_eden": (120, ms_eden), "derive": (20, derive), "linear": (240, linear), "measure": (60, measure),
-              "bin_bias": (4, bin_bias)})
+              "gemm_fly": (60, gemm_fly), "compat": (40 * len(compat.QUANTIZERS), other_project),
+              "ms_eden": (120, ms_eden), "derive": (20, derive), "linear": (30 * len(model.RECIPES), linear),
+              "measure": (100, measure), "bin_bias": (4, bin_bias)})
   return out
 
 
