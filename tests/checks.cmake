@@ -69,13 +69,15 @@ set_tests_properties(packages_cuda_package packages_cuda_subdirectory PROPERTIES
 include(dependencies/tests.cmake)
 
 # Other projects' packages give the same bits.
-set(ufp4_outside_checks ml_dtypes gfloat interop weights)
+set(ufp4_outside_checks ml_dtypes gfloat blocks interop weights)
 if(UFP4_TEST_LEVEL STREQUAL nightly)
   list(APPEND ufp4_outside_checks packers) # PyTorch, 5 GB
 endif()
 foreach(check IN LISTS ufp4_outside_checks)
   set(driver scalar_driver)
-  if(check MATCHES "^(interop|weights|packers)$")
+  if(check STREQUAL blocks)
+    set(driver block_driver)
+  elseif(check MATCHES "^(interop|weights|packers)$")
     set(driver interop_driver)
   endif()
   ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} $<TARGET_FILE:${driver}>)

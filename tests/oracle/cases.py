@@ -6,6 +6,7 @@ A case is a payload for tests/oracle/driver.cpp and a function that computes the
 Payload: unsigned 64-bit little-endian scalars; strings and arrays as their byte length and their bytes.
 """
 import dataclasses
+import math
 import struct
 import zlib
 
@@ -52,7 +53,12 @@ def _variants():
   row = Format("E2M1_e4m3_16_row", model.E2M1, model.E4M3, 16, outer="row")
   outer = (row, Format("E2M1_e4m3_16_bf16", model.E2M1, model.E4M3, 16, True, outer_type=model.BF16),
            Format("int4_ue5m3_square_32_bf16", model.INT4, model.UE5M3, 16, square=True, outer=32,
-                  outer_type=model.BF16))
+                  outer_type=model.BF16),
+           Format("E2M1_e4m3_16_48", model.E2M1, model.E4M3, 16, outer=48),
+           Format("int4_ue5m3_16_80_bf16", model.INT4, model.UE5M3, 16, outer=80, outer_type=model.BF16),
+           Format("E2M1_e4m3_square_48_bf16", model.E2M1, model.E4M3, 16, square=True, outer=48,
+                  outer_type=model.BF16),
+           Format("nf4_e4m3_16_1040", model.NF4, model.E4M3, 16, outer=1040))
   e1m2_times_4, int4_of_6 = (model.E1M2, f32(4)), (model.INT4, f32(6) / f32(7))
   several = (
       Format("pair_float", model.E1M2, model.FLOAT, 16, more=((model.E2M1, f32(1)),)),
@@ -60,10 +66,12 @@ def _variants():
       Format("four_e4m3_row", model.E2M1, model.E4M3, 16, outer="row",
              more=(e1m2_times_4, int4_of_6, (model.NF4, f32(6)))),
       Format("pair_ue5m3_two", model.E2M1, model.UE5M3, 16, True, more=(int4_of_6,)),
-      Format("pair_e8m0", model.E2M1, model.E8M0, 32, more=(e1m2_times_4,)))
+      Format("pair_e8m0", model.E2M1, model.E8M0, 32, more=(e1m2_times_4,)),
+      Format("pair_ue5m3_32_96", model.E2M1, model.UE5M3, 32, outer=96, more=(int4_of_6,)))
   out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, int8, *outer, *several)]
   groups = (Format("e2m1_e8m0_groups", model.E2M1, model.E8M0, 32, groups=(8,)),
             Format("e1m2_e4m3_groups", model.E1M2, model.E4M3, 16, True, groups=(8, 2)),
+            Format("e1m2_e4m3_groups_160", model.E1M2, model.E4M3, 32, outer=160, groups=(8, 2)),
             Format("e2m1_e6m2", model.E2M1, model.E6M2, 16))
   out += [Variant(f.name, f) for f in groups] + [Variant("hif4/scale_up", P["hif4"], "scale_up")]
   out += [Variant(f"if4/choose_grid_{by}", P["if4"], f"choose_grid_{by}") for by in ("absolute", "largest")]
@@ -101,7 +109,8 @@ VARIANTS = _variants()
 PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4"), ("nvfp4", "nvfp4"),
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
          ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
-         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"), ("if4", "if4"), ("nvfp4", "if4"),
+         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"),
+         ("E2M1_e4m3_16_48", "E2M1_e4m3_16_48"), ("tetrajet2", "E2M1_e4m3_16_48"), ("if4", "if4"), ("nvfp4", "if4"),
          ("hif4", "hif4"), ("mixfp4", "razer"), ("mxfp8_e4m3", "mxfp4"), ("mxfp6_e2m3", "mxfp8_e5m2"),
          ("int8_f32", "nvfp4"), ("mxint8", "mxfp4"), ("mxint8", "mxint8"), ("nvint4", "int8_f32"),
          ("int8_f32", "nf4_float_16"))
@@ -379,16 +388,17 @@ def any_amax(rng, x):
                          min(real * 3, 3e38), real / 7]))
 
 
-def segment(fmt):
-  """The columns of an outer scale, or 0."""
-  return 0 if fmt.outer in (None, "row") else fmt.outer
+def whole_columns(fmt, n):
+  """The least number of columns that is whole blocks, runs of n and segments of outer scales."""
+  run = max(n, fmt.block)
+  return run if fmt.outer in (None, "row") else math.lcm(run, fmt.outer)
 
 
 def quantize_any(variant):
   def make(rng, index):
     v = VARIANTS[variant]
     transform = any_transform(rng, v.all_transforms)
-    rows, cols = any_shape(rng, max(transform.n, v.format.block, segment(v.format)), v.format.square)
+    rows, cols = any_shape(rng, whole_columns(v.format, transform.n), v.format.square)
     data = KINDS[index % len(KINDS)]
     x = matrix(rng, rows, cols, data, v.format)
     kind, layout = "float", str(rng.choice(["packed", "strided", "transposed"]))
@@ -476,10 +486,10 @@ def tails(rng, index):
 def shards(rng, index):
   """Parts of a whole: rows, columns, both; at places that need all 64 bits of the index; and misplaced ones."""
   variant = str(rng.choice(["e1m2_f32", "nvfp4", "mxfp4", "nvfp4_square", "mxint4_square", "nvfp4/scale_up",
-                            "tetrajet2", "int4_ue5m3_square_32_bf16"]))
+                            "tetrajet2", "int4_ue5m3_square_32_bf16", "E2M1_e4m3_16_48", "pair_ue5m3_32_96"]))
   v = VARIANTS[variant]
   transform = any_transform(rng, v.all_transforms)
-  run = max(transform.n, v.format.block, segment(v.format))
+  run = whole_columns(v.format, transform.n)
   rounding = Rounding("stochastic", any_seed(rng), any_seed(rng))
   total = int(rng.integers(1, 4)) * run + int(rng.integers(0, run + 1))
   total = min(total, 900 // run * run + 1)

@@ -268,6 +268,13 @@ using e2m1_e8m0_groups = block_format<fp4<E2M1>, e8m0, ufp4::grouped(32, 8)>;
 using e1m2_e4m3_groups = block_format<fp4<E1M2>, e4m3, ufp4::grouped(16, 8, 2), float>;
 using e2m1_e6m2 = block_format<fp4<E2M1>, ufp4::e6m2, 16>;
 using int4_ue5m3_square = block_format<int4, ue5m3, square(16), ufp4::per_segment<32, bf16>>;
+using e2m1_e4m3_48 = block_format<fp4<E2M1>, e4m3, 16, ufp4::per_segment<48, float>>;
+using int4_ue5m3_80 = block_format<int4, ue5m3, 16, ufp4::per_segment<80, bf16>>;
+using e2m1_e4m3_square_48 = block_format<fp4<E2M1>, e4m3, square(16), ufp4::per_segment<48, bf16>>;
+using nf4_e4m3_1040 = block_format<ufp4::nf4, e4m3, 16, ufp4::per_segment<1040, float>>;
+using pair_ue5m3_96 =
+    block_format<ufp4::one_of<fp4<E2M1>, ufp4::scaled<int4, 6, 7>>, ue5m3, 32, ufp4::per_segment<96, float>>;
+using e1m2_e4m3_groups_160 = block_format<fp4<E1M2>, e4m3, ufp4::grouped(32, 8, 2), ufp4::per_segment<160, float>>;
 using int8_e4m3_two = block_format<ufp4::int8, e4m3, 16, float>;
 using mxint8_square = block_format<ufp4::int8q6, e8m0, square(32)>;
 
@@ -372,6 +379,12 @@ constexpr std::tuple variants =
                        variant<e2m1_e4m3_row>{"E2M1_e4m3_16_row"},
                        variant<e2m1_e4m3_bf16>{"E2M1_e4m3_16_bf16"},
                        variant<int4_ue5m3_square>{"int4_ue5m3_square_32_bf16"},
+                       variant<e2m1_e4m3_48>{"E2M1_e4m3_16_48"},
+                       variant<int4_ue5m3_80>{"int4_ue5m3_16_80_bf16"},
+                       variant<e2m1_e4m3_square_48>{"E2M1_e4m3_square_48_bf16"},
+                       variant<nf4_e4m3_1040>{"nf4_e4m3_16_1040"},
+                       variant<pair_ue5m3_96>{"pair_ue5m3_32_96"},
+                       variant<e1m2_e4m3_groups_160>{"e1m2_e4m3_groups_160"},
                        variant<e2m1_e8m0_groups>{"e2m1_e8m0_groups"},
                        variant<e1m2_e4m3_groups>{"e1m2_e4m3_groups"},
                        variant<e2m1_e6m2>{"e2m1_e6m2"},
@@ -736,6 +749,8 @@ constexpr std::tuple pairings{
     pairing<ufp4::e1m2_f32, nf4_float>{"e1m2_f32", "nf4_float_16"},
     pairing<ufp4::tetrajet2, ufp4::tetrajet2>{"tetrajet2", "tetrajet2"},
     pairing<ufp4::nvfp4, e2m1_e4m3_row>{"nvfp4", "E2M1_e4m3_16_row"},
+    pairing<e2m1_e4m3_48, e2m1_e4m3_48>{"E2M1_e4m3_16_48", "E2M1_e4m3_16_48"},
+    pairing<ufp4::tetrajet2, e2m1_e4m3_48>{"tetrajet2", "E2M1_e4m3_16_48"},
     pairing<ufp4::if4, ufp4::if4>{"if4", "if4"},
     pairing<ufp4::hif4, ufp4::hif4>{"hif4", "hif4"},
     pairing<ufp4::mixfp4, ufp4::razer>{"mixfp4", "razer"},

@@ -8,6 +8,7 @@ exactly and proved against rationals by the self-test. Section numbers below are
 `python3 tests/oracle/numerics.py --self-test` checks the model against published vectors.
 """
 import dataclasses
+import math
 import sys
 
 import numpy as np
@@ -778,7 +779,7 @@ def check_shard(shard, run, cols, fmt):
   if fmt.outer == "row" and cols != shard.total_cols:
     raise InvalidArgument("cols")
   if fmt.outer not in (None, "row"):
-    run = max(run, fmt.outer)
+    run = math.lcm(run, fmt.outer)
   if shard.first_col % run:
     raise InvalidArgument("shard.first_col")
   if shard.first_col + cols > shard.total_cols:
