@@ -19,8 +19,9 @@ endfunction()
 # The programs that oracle/check.py and outside/*_check.py run. Not optimized: every format with every policy takes
 # minutes to optimize, and seconds to run.
 if(UFP4_TEST_SCRIPTS)
-  set(ufp4_driver_names oracle_driver scalar_driver interop_driver)
-  set(ufp4_driver_sources oracle/driver.cpp outside/scalar_driver.cpp outside/interop_driver.cpp)
+  set(ufp4_driver_names oracle_driver scalar_driver block_driver interop_driver)
+  set(ufp4_driver_sources oracle/driver.cpp outside/scalar_driver.cpp outside/block_driver.cpp
+                          outside/interop_driver.cpp)
   foreach(target source IN ZIP_LISTS ufp4_driver_names ufp4_driver_sources)
     add_executable(${target} ${source})
     target_link_libraries(${target} PRIVATE ufp4::ufp4)

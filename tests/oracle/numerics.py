@@ -8,6 +8,7 @@ exactly and proved against rationals by the self-test. Section numbers below are
 `python3 tests/oracle/numerics.py --self-test` checks the model against published vectors.
 """
 import dataclasses
+import math
 import sys
 
 import numpy as np
@@ -699,6 +700,7 @@ class Rule:
   above: int = None
   per_mille: int = 1000    # of percentile
   grids: str = "squared"   # what decides which of several grids a block has
+  function: object = None  # a rule of a user: (values, amax > 0) of finite blocks to their effective scales
 
 
 def rule_of(rule, fmt):
@@ -725,11 +727,19 @@ def percentiles(x, amax, per_mille):
   return np.where(p == 0, amax, p)
 
 
+def users_scales(x, amax, rule):
+  """Results of the function of a user; 1 for blocks of zeros, which it does not see."""
+  return np.where(amax > 0, rule.function(x, np.where(amax > 0, amax, ONE)), ONE).astype(np.float32)
+
+
 def rule_scales(x, amax, scaler, rule):
   """Scale codes before a search."""
   fmt = scaler.fmt
   if rule.name == "percentile":
     return rule_scales(x, percentiles(x, amax, rule.per_mille), scaler, Rule(default_rule(fmt)))
+  if rule.function is not None:
+    c = (users_scales(x, amax, rule) / scaler.T).astype(np.float32)
+    return np.where(amax > 0, fmt.scale.encode(c), 0)
   if rule.name in ("mx_floor", "mx_even", "mx_ceil"):
     return np.where(amax > 0, mx_exponent(amax, scaler.Q, rule.name) + 127, 0).astype(np.uint32)
   u = scaler.argument(amax)
@@ -769,7 +779,7 @@ def check_shard(shard, run, cols, fmt):
   if fmt.outer == "row" and cols != shard.total_cols:
     raise InvalidArgument("cols")
   if fmt.outer not in (None, "row"):
-    run = max(run, fmt.outer)
+    run = math.lcm(run, fmt.outer)
   if shard.first_col % run:
     raise InvalidArgument("shard.first_col")
   if shard.first_col + cols > shard.total_cols:
@@ -842,6 +852,9 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   bad = ~np.isfinite(blocks).all(axis=1)
   blocks = np.where(bad[:, None], f32(0), blocks)
   amax = np.abs(blocks).max(axis=1, initial=f32(0))
+  if rule.function is not None:
+    c = users_scales(blocks, amax, rule)
+    bad |= ~(np.isfinite(c) & (c >= 0))
   scalers = [BlockScaler(fmt, blocks_outer, rule.name == "four_over_six", g) for g in range(len(fmt.more) + 1)]
   scales = [choose_scales(blocks, amax, s, rule).astype(np.uint32) for s in scalers]
   grid = np.zeros(len(blocks), np.int64)
@@ -880,15 +893,21 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
                    [e.reshape(rows, y.shape[1] // n) for e, n in zip(exponents, fmt.groups)] if fmt.groups else None)
 
 
-def ms_eden(x, transform, seed, stream):
-  """x in nvfp4 by MS-EDEN."""
+@dataclasses.dataclass
+class MsEden:
+  """A matrix of nvfp4 before the scales of MS-EDEN are rounded stochastically."""
+  T: np.float32
+  codes: np.ndarray    # blocks x 16
+  scales: np.ndarray   # of each block: the code of s
+  squares: np.ndarray  # num and den of each run
+  products: np.ndarray
+  corrected: np.ndarray  # u of each block
+  bad: np.ndarray      # NaN blocks
+
+
+def ms_eden_unrounded(y, run):
+  """The transformed, padded y by the steps 1 to 3 of MS-EDEN, and u."""
   fmt = PRESETS["nvfp4"]
-  x = np.asarray(x, np.float32)
-  rows, cols = x.shape
-  run = max(transform.n, fmt.block)
-  padded = np.zeros((rows, round_up(cols, run)), np.float32)
-  padded[:, :cols] = x
-  y = forward(padded, transform)
   amax = largest_finite(y)
   Q = f32(f32(6) / f32(0.988125))
   scaler = BlockScaler(fmt, np.float32(amax), False)
@@ -911,15 +930,29 @@ def ms_eden(x, transform, seed, stream):
     squares, products = fma(a, a, squares), fma(a, q, products)
   correction = np.where(products == 0, ONE, squares / np.where(products == 0, ONE, products)).astype(np.float32)
   u = (E4M3.decode(scale) * np.repeat(correction, run // fmt.block)).astype(np.float32)
+  return MsEden(scaler.T, codes, scale, squares, products, u, bad)
+
+
+def ms_eden(x, transform, seed, stream):
+  """x in nvfp4 by MS-EDEN."""
+  fmt = PRESETS["nvfp4"]
+  x = np.asarray(x, np.float32)
+  rows, cols = x.shape
+  run = max(transform.n, fmt.block)
+  padded = np.zeros((rows, round_up(cols, run)), np.float32)
+  padded[:, :cols] = x
+  y = forward(padded, transform)
+  eden = ms_eden_unrounded(y, run)
+  scale, u, dead = eden.scales, eden.corrected, eden.bad | (eden.scales == 0)
   last = len(E4M3.finite) - 1
   low = np.searchsorted(E4M3.finite, u, side="right") - 1
   lo, hi = E4M3.finite[np.minimum(low, last - 1)], E4M3.finite[np.minimum(low, last - 1) + 1]
   index = np.arange(0, y.size, fmt.block, dtype=np.uint64)
   up = stochastic_up(np.where(low < last, u, lo), lo, hi, Rounding("stochastic", seed, stream), index)
   scale = np.where(dead, scale, np.minimum(low + up, last))
-  scale = np.where(bad, E4M3.nan, scale).astype(np.uint32)
-  return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]),
-                   scale.reshape(rows, y.shape[1] // fmt.block), scaler.T, transform, Report(0), y, None, None, None)
+  scale = np.where(eden.bad, E4M3.nan, scale).astype(np.uint32)
+  return Quantized(fmt, rows, cols, from_blocks(eden.codes, fmt, rows, y.shape[1]),
+                   scale.reshape(rows, y.shape[1] // fmt.block), eden.T, transform, Report(0), y, None, None, None)
 
 
 def power_ratio(old, new):
@@ -1201,7 +1234,9 @@ def derive(seed, step, layer, role):
   return int(words[0]) | int(words[1]) << 32
 
 
-RECIPES = ("ufp4", "e2m1_baseline", "nvfp4", "te_four_over_six", "quartet2", "tetrajet2", "if4", "hif4")
+UNIFORM = {"ufp4": "e1m2_f32", "ufp4-int4": "int4_f32", "nv-uniform": "nv_e1m2",
+           **{"ufp4-" + n: n for n in ("nvint4", "mx_e1m2", "mxint4")}}  # ufp4_recipe of other formats
+RECIPES = (*UNIFORM, "e2m1-baseline", "nvfp4", "te-four-over-six", "quartet2", "tetrajet2", "if4", "hif4", "bf16")
 
 
 def recipe_operand(recipe, seed, step, layer, operand):
@@ -1209,15 +1244,18 @@ def recipe_operand(recipe, seed, step, layer, operand):
   gemm = operand // 2
   random_word = Rounding("stochastic", derive(seed, step, layer, 16 + operand), 0)
   rounding = random_word if operand in (2, 4) else NEAREST_EVEN
-  if recipe == "ufp4":
-    return PRESETS["e1m2_f32"], random_hadamard(16, derive(seed, 0, layer, gemm)), rounding, None
-  if recipe == "e2m1_baseline":
+  if recipe in UNIFORM:
+    fmt = PRESETS[UNIFORM[recipe]]
+    unclipped = None if fmt.scale is FLOAT else "mx_ceil" if fmt.scale is E8M0 else "scale_up"
+    rule = unclipped if operand in (2, 4) else None
+    return fmt, random_hadamard(16, derive(seed, 0, layer, gemm)), rounding, rule
+  if recipe == "e2m1-baseline":
     transform = random_hadamard(16, derive(seed, 0, layer, gemm)) if gemm == 2 else IDENTITY
     return PRESETS["e2m1_f32"], transform, rounding, None
   if recipe in ("nvfp4", "if4"):
     fmt = dataclasses.replace(PRESETS[recipe], square=operand in (1, 3))
     return fmt, signed_hadamard(TE_SIGNS, True) if gemm == 2 else IDENTITY, rounding, None
-  if recipe == "te_four_over_six":
+  if recipe == "te-four-over-six":
     fmt = dataclasses.replace(PRESETS["nvfp4"], square=operand in (1, 3))
     return fmt, IDENTITY, NEAREST_EVEN, Rule("four_over_six", absolute=True)
   if recipe == "quartet2":
@@ -1231,6 +1269,13 @@ def recipe_operand(recipe, seed, step, layer, operand):
   if recipe == "hif4":
     return PRESETS["hif4"], random_hadamard(64, derive(seed, 0, layer, gemm)), NEAREST_EVEN, None
   raise ValueError(recipe)
+
+
+def linear_bf16(gemm, left, right):
+  """The operands of bf16_recipe, rounded, in binary64."""
+  which = GEMMS.index(gemm)
+  operands = (left if which < 2 else left.T, right if which == 0 else right.T)
+  return [load(store(x, "bf16"), "bf16").astype(np.float64) for x in operands]
 
 
 def linear(recipe, seed, step, layer, gemm, left, right):
@@ -1255,7 +1300,7 @@ def nmse(q):
 def measure(q):
   """(attenuation, SQNR in dB, bucket utilization) of a quantized matrix."""
   x, d = q.transformed.astype(np.float64), dequantize_padded(q).astype(np.float64)
-  values = q.values() + f32(0)  # the two zeros are one value
+  values = q.format.element.values[q.codes] + f32(0)  # of the first grid; the two zeros are one value
   counts = np.unique(values, return_counts=True)[1]
   share = counts / counts.sum()
   utilization = np.exp2(-(share * np.log2(share)).sum()) / q.format.element.distinct

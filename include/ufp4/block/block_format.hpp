@@ -47,7 +47,7 @@ enum class outer_span : std::uint8_t {
 struct outer_scale {
   outer_span span = outer_span::none;  ///< what one of them covers
   scale_kind type = scale_kind::f32;   ///< f32 or bf16
-  int segment = 0;                     ///< columns, if span is segment: a power of two, at least a block; else 0
+  int segment = 0;                     ///< columns, if span is segment: a positive multiple of a block; else 0
   UFP4_MEMBER static constexpr outer_scale per_tensor() { return {outer_span::tensor}; }  ///< one binary32 number
   friend constexpr bool operator==(const outer_scale&, const outer_scale&) = default;
 };
@@ -55,7 +55,7 @@ struct outer_scale {
 /// As the last argument of block_format: an outer scale of type T, float or bf16, for the rows of each block.
 template <class T>
 struct per_row {};
-/// The same for every `cols` columns of the rows of each block: per_segment<128, float>.
+/// The same for every `cols` columns of the rows of each block, a multiple of the block length: per_segment<96, float>.
 template <int cols, class T>
 struct per_segment {};
 
@@ -127,6 +127,15 @@ struct format_spec {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
+/// The reason why the segments of outer scales do not suit a block, or nullptr.
+constexpr const char* segment_mismatch(const outer_scale& outer, const block_shape& block) {
+  if (outer.span != outer_span::segment)
+    return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
+  return outer.segment > 0 && outer.segment % block.cols == 0
+             ? nullptr
+             : "outer.segment must be a positive multiple of the block length";
+}
+
 /// The reason why the outer scales do not suit a format, or nullptr.
 constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale, const block_shape& block) {
   if (outer.span > outer_span::segment) return "the span of the outer scales is no outer_span";
@@ -135,12 +144,7 @@ constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale,
   if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
   if (outer.span != outer_span::none && scale != scale_kind::e4m3 && scale != scale_kind::ue5m3)
     return "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none";
-  if (outer.span != outer_span::segment)
-    return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
-  const int cols = outer.segment;
-  return cols >= block.cols && cols <= 65536 && (cols & (cols - 1)) == 0
-             ? nullptr
-             : "outer.segment must be a power of two from the block length to 65536";
+  return segment_mismatch(outer, block);
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -249,7 +253,7 @@ struct block_format {
   static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
                 "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
   static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
-                "outer scales are float or bf16; a segment is a power of two from the block length to 65536");
+                "outer scales are float or bf16; a segment is a positive multiple of the block length");
 
   using format = block_format;   ///< the format that its matrices have, as of a compat preset
   using element_type = Element;  ///< fp4<E2M1>, int4, one_of<...>, ...
@@ -274,7 +278,7 @@ struct block_format {
   /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
   static constexpr double bits_per_element =
       (is_wide ? 8.0 : 4.0) + 8.0 * block_bytes / (Block.rows * Block.cols) +
-      (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / (Block.rows * outer.segment));
+      (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / Block.rows / outer.segment);
 };
 
 /// Whether F is an instance of block_format.
@@ -444,6 +448,12 @@ namespace ufp4::detail::inline UFP4_CODE {
 UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t padded) {
   if (!f.has_outer_array()) return 0;
   return f.outer.span == outer_span::row ? padded : static_cast<std::size_t>(f.outer.segment);
+}
+/// The least common multiple of a run, a power of two, and of the columns that an outer scale covers: a range that
+/// begins and ends at multiples of it has whole ones of both.
+UFP4_HD constexpr std::size_t common_columns(std::size_t run, std::size_t covered) {
+  const std::size_t power = covered & (~covered + 1);  // the largest power of two that divides covered; 0 for 0
+  return covered == 0 ? run : power < run ? covered / power * run : covered;
 }
 UFP4_HD constexpr std::size_t outer_count(const format_spec& f, std::size_t padded) {
   const std::size_t covered = outer_columns(f, padded);
