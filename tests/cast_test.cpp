@@ -247,6 +247,17 @@ TEST_CASE("one-bit exponents are part of the scale of a block whose columns have
   CHECK(report.inexact_elements == 0);
 }
 
+TEST_CASE("the scale of a segment reaches every block of the matrix that the segment covers a part of") {
+  std::vector<float> x(128, 0.125f);
+  for (std::size_t i = 64; i < 128; ++i) x[i] = 100000.0f - static_cast<float>(i);
+  const any_quantized q = quantize(spec_of<hif4>, matrix_view<const float>{x.data(), 1, 128});
+  using segments_of_48 = block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>;
+  cast_report report;
+  const any_quantized out = checked(q, spec_of<segments_of_48>, report);  // columns 48 to 95: parts of two blocks of q
+  CHECK(out(0, 64) > 80000.0f);
+  CHECK(report.sqnr_db() > 15);
+}
+
 TEST_CASE("cast rejects formats with elements of one byte") {
   const auto q = quantize<nvfp4>(matrix<float>(4, 64));
   const auto wide = quantize<mxint8>(matrix<float>(4, 64));

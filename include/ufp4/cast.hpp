@@ -142,7 +142,7 @@ inline float cast_outer_scale(const cast_job& job, const cast_scope& scope) {
   float kept = 1.0f, largest = 0.0f;
   const std::size_t end = scope.last_col < job.from.padded_cols ? scope.last_col : job.from.padded_cols;
   for (std::size_t s = scope.first_strip; s < scope.last_strip; ++s)
-    for (std::size_t k = scope.first_col; k < end; k += job.source_length()) {
+    for (std::size_t k = scope.first_col; k < end; k = (k / job.source_length() + 1) * job.source_length()) {
       const float outer = job.outer(s, k);
       keeps = keeps && magnitude(outer) <= max_finite && (!any || outer == kept);
       kept = outer, any = true;
