@@ -36,6 +36,7 @@ mkdir -p "$work"
 } >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log" >&2; exit 1; }
 
 if [ "${1:-}" != --draw ]; then
+  # shellcheck disable=SC2046 # several words
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work/wheels" \
     $("$python" -c "
 import sys

@@ -49,7 +49,7 @@ double sqnr_db(const std::vector<matrix>& matrices, std::uint64_t n) {
 template <int largest>
 void print(const char* name, const std::vector<matrix>& matrices) {
   using preset = ufp4::compat::te_nvfp4_four_over_six<ufp4::search_error::absolute, largest>;
-  for (const std::uint64_t n : {0, 16})
+  for (const std::uint64_t n : {0u, 16u})
     std::cout << name << "," << n << "," << compare::fixed(sqnr_db<preset>(matrices, n), 6) << "\n";
 }
 
