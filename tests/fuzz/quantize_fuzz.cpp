@@ -131,7 +131,7 @@ void check(fuzz::input& in) {
     require(faked.same_as(want_fake), where + ": fake_quantize differs");
     if (!want.rejected.empty()) continue;
     require(fuzz::same_bytes(got.q.codes(), want.q.codes()), where + ": codes differ");
-    require(fuzz::same_bytes(got.q.scales(), want.q.scales()), where + ": scales differ");
+    require(fuzz::same_bytes(got.q.scale_bytes(), want.q.scale_bytes()), where + ": scales differ");
     require(got.q == want.q, where + ": tensor scales differ");
     require(got.report == want.report, where + ": reports differ");
     dequantize(cpu::context{.threads = 1, .isa = tier}, got.q, plain.view());

@@ -162,6 +162,7 @@ TEST_CASE("operands that a product quantizes first, and groups of products, may 
     REQUIRE(support::difference(support::on_host(c), want) == "");
   };
   check(static_cast<tetrajet2*>(nullptr)), check(static_cast<if4*>(nullptr)), check(static_cast<hif4*>(nullptr));
+  check(static_cast<segments_of_48*>(nullptr));
 }
 
 TEST_CASE("explain names the kernel of extended formats, and quantize_both reads x twice", "[gpu]") {

@@ -449,11 +449,16 @@ UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t pa
   if (!f.has_outer_array()) return 0;
   return f.outer.span == outer_span::row ? padded : static_cast<std::size_t>(f.outer.segment);
 }
-/// The least common multiple of a run, a power of two, and of the columns that an outer scale covers: a range that
-/// begins and ends at multiples of it has whole ones of both.
+/// The least common multiple of the columns of a run and of those that an outer scale covers, or 0: a range that begins
+/// and ends at multiples of it has whole ones of both.
 UFP4_HD constexpr std::size_t common_columns(std::size_t run, std::size_t covered) {
-  const std::size_t power = covered & (~covered + 1);  // the largest power of two that divides covered; 0 for 0
-  return covered == 0 ? run : power < run ? covered / power * run : covered;
+  std::size_t divisor = run;
+  for (std::size_t rest = covered; rest != 0;) {
+    const std::size_t next = divisor % rest;
+    divisor = rest;
+    rest = next;
+  }
+  return covered == 0 ? run : run / divisor * covered;
 }
 UFP4_HD constexpr std::size_t outer_count(const format_spec& f, std::size_t padded) {
   const std::size_t covered = outer_columns(f, padded);
