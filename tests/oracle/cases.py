@@ -100,6 +100,11 @@ def _variants():
           for f in (P["mixfp4"], P["hif4"], several[0], several[4])]
   out += [Variant("mixfp4/choose_grid_absolute", P["mixfp4"], "choose_grid_absolute"),
           Variant("razer/choose_grid_largest", P["razer"], "choose_grid_largest")]
+  out += [Variant(f"{f.name}/mse_search", f, "mse_search")
+          for f in (P["if4"], P["mixfp4"], P["razer"], P["hif4"], several[0], several[1], several[2], several[4], groups[1])]
+  out += [Variant(f"{f.name}/mae_search", f, "mae_search") for f in (P["if4"], P["hif4"], several[3], groups[0])]
+  out += [Variant("mixfp4/percentile_search_largest", P["mixfp4"],
+                  R("percentile", searches=True, per_mille=900, grids="largest"))]
   out += [Variant(f"{f.name}/users_rule", f, R("users_rule", function=users_rule))
           for f in (P["nvfp4"], P["mxfp4"], P["e2m1_f32"], one[0], square["nvfp4"], P["tetrajet2"])]
   return {v.name: v for v in out}

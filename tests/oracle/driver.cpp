@@ -294,6 +294,13 @@ template <ufp4::scale_rule_spec::kind kind, ufp4::search_error error, int below,
 struct search_around {
   constexpr ufp4::scale_rule_spec spec() const { return {kind, true, error, {below, above}}; }
 };
+struct percentile_search_largest {
+  constexpr ufp4::scale_rule_spec spec() const {
+    ufp4::scale_rule_spec rule = percentile_of<900, true>{}.spec();
+    rule.grids = ufp4::search_error::largest;
+    return rule;
+  }
+};
 /// A rule of a user whose scales are not all finite and positive.
 struct users_rule {
   float operator()(const ufp4::block_values& v, float amax) const {
@@ -432,6 +439,20 @@ constexpr std::tuple variants =
                        variant<pair_e8m0, false, percentile_of<900>>{"pair_e8m0/percentile"},
                        variant<ufp4::mixfp4, false, choose_by<absolute_error>>{"mixfp4/choose_grid_absolute"},
                        variant<ufp4::razer, false, choose_by<ufp4::search_error::largest>>{"razer/choose_grid_largest"},
+                       variant<ufp4::if4, false, ufp4::mse_search>{"if4/mse_search"},
+                       variant<ufp4::mixfp4, false, ufp4::mse_search>{"mixfp4/mse_search"},
+                       variant<ufp4::razer, false, ufp4::mse_search>{"razer/mse_search"},
+                       variant<ufp4::hif4, false, ufp4::mse_search>{"hif4/mse_search"},
+                       variant<pair_float, false, ufp4::mse_search>{"pair_float/mse_search"},
+                       variant<pair_bf16_square, false, ufp4::mse_search>{"pair_bf16_square/mse_search"},
+                       variant<four_e4m3_row, false, ufp4::mse_search>{"four_e4m3_row/mse_search"},
+                       variant<pair_e8m0, false, ufp4::mse_search>{"pair_e8m0/mse_search"},
+                       variant<e1m2_e4m3_groups, false, ufp4::mse_search>{"e1m2_e4m3_groups/mse_search"},
+                       variant<ufp4::if4, false, ufp4::mae_search>{"if4/mae_search"},
+                       variant<ufp4::hif4, false, ufp4::mae_search>{"hif4/mae_search"},
+                       variant<pair_ue5m3_two, false, ufp4::mae_search>{"pair_ue5m3_two/mae_search"},
+                       variant<e2m1_e8m0_groups, false, ufp4::mae_search>{"e2m1_e8m0_groups/mae_search"},
+                       variant<ufp4::mixfp4, false, percentile_search_largest>{"mixfp4/percentile_search_largest"},
                        variant<ufp4::nvfp4, false, users_rule>{"nvfp4/users_rule"},
                        variant<ufp4::mxfp4, false, users_rule>{"mxfp4/users_rule"},
                        variant<ufp4::e2m1_f32, false, users_rule>{"e2m1_f32/users_rule"},

@@ -662,9 +662,13 @@ class BlockScaler:
 
   def error(self, x, code, measure="squared"):
     """Error of a block at nearest_even codes, in index order."""
-    codes = round_element(self.scaled(x, code), self.element)
+    t, powers = self.scaled(x, code), ONE
+    if self.fmt.groups:
+      t, exponents = take_exponents(np.where(self.zero(code)[:, None], f32(0), t), self.fmt)
+      powers = powers_of(exponents, self.fmt)
+    codes = round_element(t, self.element)
     codes[self.zero(code)] = self.element.zero
-    d = x - self.element.values[codes] * self.effective(code)[:, None]
+    d = x - self.element.values[codes] * powers * self.effective(code)[:, None]
     err = np.zeros(len(x), np.float32)
     for i in range(x.shape[1]):
       m = np.abs(d[:, i])
@@ -818,6 +822,11 @@ def take_exponents(t, fmt):
     t = t * np.repeat(np.where(e, f32(.5), ONE), size, axis=1)
     out.append(e.astype(np.uint8))
   return t, out
+
+
+def powers_of(exponents, fmt):
+  """Two to the sum of the exponents of each element: blocks x elements."""
+  return np.exp2(sum(np.repeat(e, n, axis=1).astype(np.float32) for e, n in zip(exponents, fmt.groups)))
 
 
 def largest_finite(x):
