@@ -51,16 +51,20 @@ add_section() {
   fi
 }
 
-# measure_random FILE: "data format rht sqnr_db" of the formats of 4 bits on random numbers.
+# measure_random FILE: "data format rht sqnr_db" of the formats of 4 bits on random numbers, and of nvfp4 under Four Over Six.
 random_data='gauss laplace t5 outliers'
 measure_random() {
-  local data formats=nvfp4,nv_e1m2,mxfp4,mx_e1m2,e2m1_f32,e1m2_f32,extended
+  local data rule formats
   : >"$1"
   for data in $random_data; do
-    "$tool" compare --random "$data" --format "$formats" --csv "$1.csv" --no-html >/dev/null || return
-    awk -F, -v data="$data" '
-      NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
-      { print data, $at["format"], $at["rht"], $at["sqnr_db"] }' "$1.csv" >>"$1" || return
+    for rule in default four_over_six; do
+      formats=nvfp4
+      [ $rule != default ] || formats=nvfp4,nv_e1m2,mxfp4,mx_e1m2,e2m1_f32,e1m2_f32,extended
+      "$tool" compare --random "$data" --format "$formats" --rule $rule --csv "$1.csv" --no-html >/dev/null || return
+      awk -F, -v data="$data" -v suffix="$([ $rule = default ] || echo -4/6)" '
+        NR == 1 { for (i = 1; i <= NF; ++i) at[$i] = i; next }
+        { print data, $at["format"] suffix, $at["rht"], $at["sqnr_db"] }' "$1.csv" >>"$1" || return
+    done
   done
 }
 
@@ -95,8 +99,8 @@ side_by_side() {
   add_section "<section>
 <h2>4-bit formats side by side</h2>
 <p class=\"note\">SQNR in dB on 256 x 1024 random numbers, with default scales: without a transform, and after a random \
-Hadamard transform of each block. Outliers: Gaussian numbers, one of each 16 columns multiplied by 20. Trained weights \
-and searches of scales are in docs/side_by_side.md.</p>
+Hadamard transform of each block. Outliers: Gaussian numbers, one of each 16 columns multiplied by 20. nvfp4-4/6: nvfp4 \
+under the rule four_over_six. Trained weights and searches of scales are in docs/side_by_side.md.</p>
 <div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">format</th><th scope=\"col\">Gauss</th>\
 <th scope=\"col\">Laplace</th><th scope=\"col\">t(5)</th><th scope=\"col\">outliers</th></tr></thead>
 <tbody>$(random_rows html "$numbers")</tbody></table></div>

@@ -188,11 +188,80 @@ TEST_CASE("cast rejects formats whose blocks have different numbers of rows") {
         "cast: both formats need blocks of as many rows, got 1 and 16");
 }
 
-TEST_CASE("cast rejects formats with parts that it does not keep") {
+TEST_CASE("nvfp4 becomes every format that has the values of E2M1 under e4m3 scales, without loss, for every scale") {
+  const any_quantized nv = every_code(spec_of<nvfp4>, 0, 0x7E, 0.7f);
+  cast_report report;
+  for (const format_spec& to : {spec_of<tetrajet2>, spec_of<if4>, spec_of<razer>}) {
+    const any_quantized out = checked(nv, to, report);
+    CHECK(report.inexact_elements == 0);
+    CHECK(out.tensor_scale() == (to.has_tensor_scale() ? 0.7f : 1.0f));
+    if (to != spec_of<razer>)  // from the second row on: the scale of the first one is 0
+      CHECK(std::equal(nv.codes().begin() + 8, nv.codes().end(), out.codes().begin() + 8));
+    (void)checked(out, spec_of<nvfp4>, report);
+    CHECK(report.inexact_elements == 0);
+  }
+  // A block of mixfp4 is E2M1 times 1/4, so the tensor scale is four times as large.
+  CHECK(checked(nv, spec_of<mixfp4>, report).tensor_scale() == 4 * 0.7f);
+  CHECK(report.inexact_elements == 0);
+}
+
+TEST_CASE("binary32 scales hold the products of block scales and scales of segments, and the reverse is not exact") {
+  INFO(support::seed_note());
+  support::hostile source(support::seed(2));
+  std::vector<float> x(8 * 300);
+  for (float& v : x) v = static_cast<float>(source.below(20001)) - 10000.5f;
+  cast_report report;
+  const any_quantized segments = quantize(spec_of<tetrajet2>, matrix_view<const float>{x.data(), 8, 300});
+  (void)checked(segments, spec_of<e2m1_f32>, report);
+  CHECK(report.inexact_elements == 0);
+  (void)checked(segments, spec_of<nvfp4>, report);  // each of the 24 segments has another scale
+  CHECK((report.inexact_blocks > 0 && report.sqnr_db() > 25));
+}
+
+TEST_CASE("if4 to nvfp4 keeps the blocks in E2M1 and reports the others, and to int4 those in integers") {
+  INFO(support::seed_note());
+  support::hostile source(support::seed(3));
+  std::vector<float> x(16 * 160);
+  for (float& v : x) v = static_cast<float>(source.below(20001)) - 10000.5f;
+  const any_quantized q = quantize(spec_of<if4>, matrix_view<const float>{x.data(), 16, 160});
+  std::uint64_t integers = 0;
+  for (const std::byte scale : q.scale_bytes()) integers += static_cast<std::uint8_t>(scale) >> 7;
+  REQUIRE((integers > 0 && integers < 160));
+  cast_report report;
+  (void)checked(q, spec_of<nvfp4>, report);
+  CHECK(report.inexact_blocks == integers);
+  (void)checked(q, spec_of<int4_f32>, report);
+  CHECK(report.inexact_blocks == 160 - integers);
+}
+
+TEST_CASE("one-bit exponents are part of the scale of a block whose columns have equal ones") {
+  std::vector<float> x(64);
+  for (std::size_t i = 0; i < 64; ++i) x[i] = (i < 16 ? 7.0f : i < 32 ? 1.75f : 0.75f) - static_cast<float>(i % 2);
+  const any_quantized q = quantize(spec_of<hif4>, matrix_view<const float>{x.data(), 1, 64});
+  CHECK(q(0, 0) == 7.0f);
+  cast_report report;
+  const any_quantized out = checked(q, spec_of<e1m2_f32>, report);
+  CHECK(out(0, 0) == 7.0f);
+  CHECK(report.blocks == 4);
+  CHECK(checked(q, spec_of<hif4>, report).view() == q.view());  // with its exponents
+  CHECK(report.inexact_elements == 0);
+}
+
+TEST_CASE("the scale of a segment reaches every block of the matrix that the segment covers a part of") {
+  std::vector<float> x(128, 0.125f);
+  for (std::size_t i = 64; i < 128; ++i) x[i] = 100000.0f - static_cast<float>(i);
+  const any_quantized q = quantize(spec_of<hif4>, matrix_view<const float>{x.data(), 1, 128});
+  using segments_of_48 = block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>;
+  cast_report report;
+  const any_quantized out = checked(q, spec_of<segments_of_48>, report);  // columns 48 to 95: parts of two blocks of q
+  CHECK(out(0, 64) > 80000.0f);
+  CHECK(report.sqnr_db() > 15);
+}
+
+TEST_CASE("cast rejects formats with elements of one byte") {
   const auto q = quantize<nvfp4>(matrix<float>(4, 64));
-  const auto choice = quantize<if4>(matrix<float>(4, 64));
-  CHECK(support::rejection([&] { (void)cast(q, spec_of<hif4>); }) ==
-        std::string("cast: format not available: the result has ") + detail::extended_parts);
-  CHECK(support::rejection([&] { (void)cast<nvfp4>(choice); }) ==
-        std::string("cast: format not available: the matrix has ") + detail::extended_parts);
+  const auto wide = quantize<mxint8>(matrix<float>(4, 64));
+  const char* const message = "cast: a format with elements of one byte cannot be cast";
+  CHECK(support::rejection([&] { (void)cast(q, spec_of<mxfp8_e4m3>); }) == message);
+  CHECK(support::rejection([&] { (void)cast<nvfp4>(wide); }) == message);
 }

@@ -69,18 +69,24 @@ set_tests_properties(packages_cuda_package packages_cuda_subdirectory PROPERTIES
 include(dependencies/tests.cmake)
 
 # Other projects' packages give the same bits.
-set(ufp4_outside_checks ml_dtypes gfloat interop weights)
+set(ufp4_outside_checks ml_dtypes gfloat blocks interop weights)
 if(UFP4_TEST_LEVEL STREQUAL nightly)
   list(APPEND ufp4_outside_checks packers) # PyTorch, 5 GB
 endif()
 foreach(check IN LISTS ufp4_outside_checks)
   set(driver scalar_driver)
-  if(check MATCHES "^(interop|weights|packers)$")
+  if(check STREQUAL blocks)
+    set(driver block_driver)
+  elseif(check MATCHES "^(interop|weights|packers)$")
     set(driver interop_driver)
   endif()
   ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} $<TARGET_FILE:${driver}>)
   set_tests_properties(outside_${check} PROPERTIES RESOURCE_LOCK outside)
 endforeach()
+if(UFP4_TEST_LEVEL STREQUAL nightly) # PyTorch again
+  ufp4_bash_check(outside_quantizers 900 tests/outside/run.sh quantizers $<TARGET_FILE:oracle_driver>)
+  set_tests_properties(outside_quantizers PROPERTIES RESOURCE_LOCK outside)
+endif()
 
 # The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
 set(ufp4_python_checks tests first_steps sdist)

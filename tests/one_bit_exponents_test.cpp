@@ -130,8 +130,8 @@ TEST_CASE("fake_quantize, elements, prepacked matrices and products of hif4 agre
 
 TEST_CASE("what cannot apply to one-bit exponents is rejected", "[exponents]") {
   const matrix<float> x = random_matrix(3, 2, 64);
-  CHECK(rejection([&] { quantize(spec_of<hif4>, x, mse_search{}); }) ==
-        "quantize: a search and four_over_six are for formats without one-bit exponents");
+  CHECK(rejection([&] { quantize(spec_of<hif4>, x, four_over_six{}); }) ==
+        "quantize: four_over_six is for formats of one grid without one-bit exponents");
   const auto bad = [&](auto change) {
     format_spec f = spec_of<hif4>;
     change(f);

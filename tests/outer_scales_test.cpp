@@ -21,6 +21,8 @@ namespace {
 
 using nvfp4_rows = block_format<fp4<E2M1>, e4m3, 16, per_row<float>>;
 using int4_tiles = block_format<int4, ue5m3, {4, 16}, per_segment<64, bf16>>;
+using by_48 = block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>;
+using tiles_of_80 = block_format<int4, ue5m3, {4, 16}, per_segment<80, bf16>>;
 
 constexpr std::size_t rows = 11, cols = 300;
 
@@ -68,6 +70,38 @@ TEST_CASE("each segment of tetrajet2 has the codes, scales and tensor scale of a
       REQUIRE(std::memcmp(scales + k / 16, alone.scale_bytes().data(), alone.scale_bytes().size()) == 0);
       REQUIRE(same_bits(binary32_at(scales + blocks + k / 128 * 4), alone.tensor_scale()));
     }
+}
+
+TEST_CASE("a segment of any number of blocks has the bits of an nvfp4 matrix of its transformed columns", "[outer]") {
+  const matrix<float> x = uneven(13, rows, 1000);
+  const auto check = [&]<int length>(per_segment<length, float>, const auto& transform) {
+    using F = block_format<fp4<E2M1>, e4m3, 16, per_segment<length, float>>;
+    constexpr std::size_t covered = length;
+    for (const cpu::isa tier : {cpu::isa::automatic, cpu::isa::scalar}) {
+      const cpu::context ctx{.isa = tier};
+      const auto q = quantize<F>(ctx, x, transform);
+      const std::size_t padded = q.padded_cols(), blocks = padded / 16, outers = (padded + covered - 1) / covered,
+                        begin = (blocks + 3) / 4 * 4, strip = begin + 4 * outers;
+      REQUIRE(q.scale_bytes().size() == rows * strip);
+      matrix<float> y(rows, padded);
+      hadamard_forward(x, y, transform);
+      for (std::size_t i = 0; i < rows; ++i)
+        for (std::size_t k = 0; k < padded; k += covered) {
+          const std::size_t count = padded - k < covered ? padded - k : covered;
+          const auto alone = quantize<nvfp4>(piece(y, i, k, count));
+          const std::byte* scales = q.scale_bytes().data() + i * strip;
+          REQUIRE(std::memcmp(q.codes().data() + (i * padded + k) / 2, alone.codes().data(), count / 2) == 0);
+          REQUIRE(std::memcmp(scales + k / 16, alone.scale_bytes().data(), count / 16) == 0);
+          REQUIRE(same_bits(binary32_at(scales + begin + k / covered * 4), alone.tensor_scale()));
+        }
+    }
+  };
+  // Segments that end within runs, runs that end within segments, and one segment longer than the row.
+  const auto check_runs = [&](auto segment) {
+    check(segment, hadamard<16>{}), check(segment, hadamard<64>{}), check(segment, random_hadamard<256>{7});
+  };
+  check_runs(per_segment<48, float>{}), check_runs(per_segment<80, float>{}), check_runs(per_segment<368, float>{});
+  check_runs(per_segment<16 * 65537, float>{});
 }
 
 TEST_CASE("each row of a format with scales of rows has the bits of an nvfp4 matrix", "[outer]") {
@@ -123,12 +157,13 @@ TEST_CASE("fake_quantize, elements, prepacked matrices and ranges agree with deq
       const auto tail = row_range(q, 8, 3);
       for (std::size_t i = 0; i < 3; ++i)
         for (std::size_t k = 0; k < cols; ++k) REQUIRE(same_bits(tail(i, k), decoded(8 + i, k)));
-      const auto middle = col_range(q, 128, 128);
+      const std::size_t first = ufp4::detail::common_columns(16, static_cast<std::size_t>(F::outer.segment));
+      const auto middle = col_range(q, first, cols - first);
       for (std::size_t i = 0; i < rows; ++i)
-        for (std::size_t k = 0; k < 128; ++k) REQUIRE(same_bits(middle(i, k), decoded(i, 128 + k)));
+        for (std::size_t k = 0; k < cols - first; ++k) REQUIRE(same_bits(middle(i, k), decoded(i, first + k)));
     }
   };
-  check(tetrajet2{}), check(nvfp4_rows{}), check(int4_tiles{});
+  check(tetrajet2{}), check(nvfp4_rows{}), check(int4_tiles{}), check(by_48{}), check(tiles_of_80{});
 }
 
 TEST_CASE("the bits do not depend on threads, instruction set or layout of the input", "[outer]") {
@@ -145,7 +180,7 @@ TEST_CASE("the bits do not depend on threads, instruction set or layout of the i
     const auto a = analysis::measure<F>({.isa = cpu::isa::scalar}, x), b = analysis::measure<F>(cpu::context{}, x);
     CHECK((a.sqnr_db == b.sqnr_db && a.histogram == b.histogram));
   };
-  check(tetrajet2{}), check(nvfp4_rows{}), check(int4_tiles{});
+  check(tetrajet2{}), check(nvfp4_rows{}), check(int4_tiles{}), check(by_48{}), check(tiles_of_80{});
 }
 
 TEST_CASE("a NaN makes its block NaN and leaves the outer scale alone", "[outer]") {
@@ -183,26 +218,34 @@ TEST_CASE("parts of a matrix quantize to the bits of the whole", "[outer]") {
   const auto by_rows = quantize<nvfp4_rows>(x, stochastic{.seed = 3});
   const matrix_view<const float> low(x.data() + 6 * cols, 5, cols);
   REQUIRE(quantize<nvfp4_rows>(low, stochastic{.seed = 3}, shard{6, 0, cols}).view() == row_range(by_rows, 6, 5));
+  const auto all = quantize<by_48>(x, hadamard<64>{}, stochastic{.seed = 3});  // whole runs and segments: 192 columns
+  const matrix_view<const float> end(x.data() + 192, rows, cols - 192, cols);
+  REQUIRE(quantize<by_48>(end, hadamard<64>{}, stochastic{.seed = 3}, shard{0, 192, cols}) ==
+          col_range(all, 192, cols - 192));
 }
 
 TEST_CASE("a product with an operand of outer scales is that of its decoded blocks", "[outer]") {
   const matrix<float> x = uneven(8), w = uneven(9, 5, cols);
-  const auto a = quantize<tetrajet2>(x), b = quantize<tetrajet2>(w);
-  matrix<float> exact(rows, 5), fast(rows, 5), packed(rows, 5);
-  quantized_gemm(a, b, exact, {.accumulate = accumulate::exact_blocks});
-  quantized_gemm(a, b, fast);
-  quantized_gemm(a, prepack(b), packed, {.accumulate = accumulate::exact_blocks});
-  CHECK(same_bits(packed, exact));
-  for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t j = 0; j < 5; ++j) {
-      double sum = 0, magnitude = 0;
-      for (std::size_t k = 0; k < cols; ++k) {
-        const double product = static_cast<double>(a(i, k)) * static_cast<double>(b(j, k));
-        sum += product, magnitude += std::fabs(product);
+  const auto check = [&](const auto& a, const auto& b) {
+    matrix<float> exact(rows, 5), fast(rows, 5), packed(rows, 5);
+    quantized_gemm(a, b, exact, {.accumulate = accumulate::exact_blocks});
+    quantized_gemm(a, b, fast);
+    quantized_gemm(a, prepack(b), packed, {.accumulate = accumulate::exact_blocks});
+    CHECK(same_bits(packed, exact));
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < 5; ++j) {
+        double sum = 0, magnitude = 0;
+        for (std::size_t k = 0; k < cols; ++k) {
+          const double product = static_cast<double>(a(i, k)) * static_cast<double>(b(j, k));
+          sum += product, magnitude += std::fabs(product);
+        }
+        CHECK(std::fabs(static_cast<double>(fast(i, j)) - sum) <= magnitude * 350 * 0x1p-24);
+        CHECK(std::fabs(static_cast<double>(exact(i, j)) - sum) <= magnitude * 350 * 0x1p-24);
       }
-      CHECK(std::fabs(static_cast<double>(fast(i, j)) - sum) <= magnitude * 350 * 0x1p-24);
-      CHECK(std::fabs(static_cast<double>(exact(i, j)) - sum) <= magnitude * 350 * 0x1p-24);
-    }
+  };
+  check(quantize<tetrajet2>(x), quantize<tetrajet2>(w));
+  check(quantize<by_48>(x), quantize<by_48>(w));
+  check(quantize<by_48>(x), quantize<nvfp4>(w));
 }
 
 TEST_CASE("what cannot apply to outer scales is rejected", "[outer]") {
@@ -210,24 +253,29 @@ TEST_CASE("what cannot apply to outer scales is rejected", "[outer]") {
   CHECK(rejection([&] { quantize(spec_of<tetrajet2>, x, tensor_amax{1}); }) ==
         "quantize: tensor_amax has no effect: the format has no tensor scale");
   CHECK(rejection([&] { quantize(spec_of<tetrajet2>, x, shard{0, 64, 400}); }) ==
-        "quantize: shard.first_col must be a multiple of 128 (the longest of block, transform and segment), got 64");
+        "quantize: shard.first_col must be a multiple of 128 (the least common multiple of block, transform and "
+        "segment), "
+        "got 64");
   CHECK(rejection([&] { quantize(spec_of<nvfp4_rows>, x, shard{0, 0, 400}); }).find("multiple of 16") !=
         std::string::npos);
   const matrix_view<const float> part(x.data(), rows, 160, cols);
   CHECK(rejection([&] { quantize(spec_of<nvfp4_rows>, part, shard{0, 0, cols}); }) ==
         "quantize: a shard of a format with an outer scale for each row must have whole rows, got 160 of 300 columns");
   CHECK(rejection([&] { col_range(quantize<tetrajet2>(x), 16, 16); }) ==
-        "col_range: first and count must be multiples of 128 (the longest of block, transform and segment), got 16 and "
-        "16");
+        "col_range: first and count must be multiples of 128 (the least common multiple of block, transform and "
+        "segment), "
+        "got 16 and 16");
   const auto bad = [&](outer_scale outer, scale_kind scale = scale_kind::e4m3) {
     format_spec f = spec_of<nvfp4>;
     f.outer = outer, f.scale = scale;
     return rejection([&] { quantize(f, x); });
   };
-  CHECK(bad({outer_span::segment, scale_kind::f32, 48}) ==
-        "quantize: outer.segment must be a power of two from the block length to 65536");
-  CHECK(bad({outer_span::segment, scale_kind::f32, 8}).find("outer.segment must be") != std::string::npos);
-  CHECK(bad({outer_span::row, scale_kind::f32, 128}) == "quantize: outer.segment is for outer scales of segments");
+  for (const int cols : {0, -16, 8, 40, 65})
+    CHECK(bad({outer_span::segment, scale_kind::f32, cols}) ==
+          "quantize: outer.segment must be a positive multiple of the block length, got " + std::to_string(cols) +
+              " for blocks of 16");
+  CHECK(bad({outer_span::row, scale_kind::f32, 128}) ==
+        "quantize: outer.segment is for outer scales of segments, got 128 for blocks of 16");
   CHECK(bad({outer_span::row, scale_kind::e4m3}) == "quantize: outer scales are float or bf16");
   CHECK(bad({outer_span::none, scale_kind::bf16}) == "quantize: a format without outer scales has an outer.type");
   CHECK(bad({outer_span::row}, scale_kind::f32) ==

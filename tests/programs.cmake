@@ -19,8 +19,9 @@ endfunction()
 # The programs that oracle/check.py and outside/*_check.py run. Not optimized: every format with every policy takes
 # minutes to optimize, and seconds to run.
 if(UFP4_TEST_SCRIPTS)
-  set(ufp4_driver_names oracle_driver scalar_driver interop_driver)
-  set(ufp4_driver_sources oracle/driver.cpp outside/scalar_driver.cpp outside/interop_driver.cpp)
+  set(ufp4_driver_names oracle_driver scalar_driver block_driver interop_driver)
+  set(ufp4_driver_sources oracle/driver.cpp outside/scalar_driver.cpp outside/block_driver.cpp
+                          outside/interop_driver.cpp)
   foreach(target source IN ZIP_LISTS ufp4_driver_names ufp4_driver_sources)
     add_executable(${target} ${source})
     target_link_libraries(${target} PRIVATE ufp4::ufp4)
@@ -73,7 +74,7 @@ endif()
 # The page that compares all presets.
 if(TARGET ufp4_tool)
   ufp4_script_test(examples_side_by_side support/python.sh sys ${CMAKE_CURRENT_SOURCE_DIR}/examples/side_by_side_test.py
-                   $<TARGET_FILE:ufp4_tool>)
+                   $<TARGET_FILE:ufp4_tool> $<TARGET_FILE:te_four_over_six>)
 endif()
 
 # The study of examples/train_lm, with a stand-in for the program; long, so it starts first. Then demo.sh's last part.

@@ -40,7 +40,8 @@ output (default: a table here, and compare.html)
 options
   -f, --format LIST             formats and groups of formats, separated by commas: base, extended, wide, or all
                                 (default: base; `ufp4 formats` lists them)
-  --search ERROR                for each block, the scale near the default one with the smallest error: mse, mae, or
+  --rule RULE                   how the amax of a block becomes its scale, as in `ufp4 quantize` (default: default)
+  --search ERROR                for each block, the scale near that of the rule with the smallest error: mse, mae, or
                                 mse:BELOW,ABOVE with the steps of the window (default: no search)
   --rows N                      at most N rows, evenly spaced over the matrix; 0 is all (default 1000)
   --seed N                      of the transform's signs (default 0)
@@ -136,6 +137,8 @@ inline options parse_options(common::arguments& rest) {
       o.rows = static_cast<std::size_t>(rest.number(flag, 0, std::uint64_t{1} << 31));
     } else if (flag == "--format" || flag == "-f") {
       o.with.formats = tool::formats_in_list(rest.value(flag));
+    } else if (flag == "--rule") {
+      tool::take_rule(rest, flag, o.with.scales);
     } else if (flag == "--search") {
       tool::take_search(rest, flag, o.with.scales);
     } else if (flag == "--seed") {

@@ -64,7 +64,7 @@ struct settings {
   int threads = 0;         ///< 0: all cores
   std::uint64_t seed = 0;  ///< of the transform's signs
   std::vector<std::string> formats = tool::formats_in_list("base");
-  tool::scale_choice scales{};  ///< --search
+  tool::scale_choice scales{};  ///< --rule, --search
 };
 
 struct comparison {

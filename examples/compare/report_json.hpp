@@ -19,6 +19,7 @@ inline void write_json(std::ostream& out, const comparison& c, const std::string
       << ", \"amax\": " << shortest(c.amax, "null") << ", \"zeros\": " << shortest(c.zeros, "null")
       << ", \"binary32_bytes\": " << c.binary32_bytes << ", \"rows_with_neighbour\": " << c.neighbours
       << "},\n  \"seed\": " << c.with.seed
+      << ",\n  \"rule\": " << (c.with.scales.name.empty() ? "null" : json_text(c.with.scales.name))
       << ",\n  \"search\": " << (c.with.scales.search.empty() ? "null" : json_text(c.with.scales.search))
       << ",\n  \"results\": [";
   const char* separator = "\n";

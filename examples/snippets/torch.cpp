@@ -30,6 +30,14 @@ int main() {
   const auto y = quantized_linear(x, torch::randn({8, 32}), /*bias=*/{}, recipe.at(/*step=*/0, /*layer=*/3));
   assert(y.size(0) == 256 && y.size(1) == 8 && head->weight.size(0) == 8);
 
+  const auto keep = ufp4::recipe::bf16_blocks_of_nvfp4(/*blocks=*/12);
+  std::uint32_t number = 0;
+  for_each_layer(*mlp, [&](ufp4_linearImpl& layer) {  // here one layer is a block
+    const bool plain = keep.contain(number, 12);
+    layer.options.recipe(plain ? ufp4::recipe::bf16_recipe(1) : ufp4::recipe::nvfp4_recipe(1)).layer(number++);
+  });
+  assert(keep.last == 2 && keep.contain(11, 12) && !keep.contain(1, 12));
+
   std::stringstream file;
   torch::nn::Linear trained(64, 8);
   torch::save(trained, file);

@@ -46,7 +46,8 @@ what to measure
                         the values of the E1M2 formats with other codes)
   --rht N               the Hadamard transform's length: 16, 32, 64, 128 or 256; 0 measures without one
                         (default: each format's block)
-  --search ERROR        for each block, the scale near the default one with the smallest error: mse, mae, or
+  --rule RULE           how the amax of a block becomes its scale, as in `ufp4 quantize` (default: default)
+  --search ERROR        for each block, the scale near that of the rule with the smallest error: mse, mae, or
                         mse:BELOW,ABOVE with the steps of the window (default: no search)
   --seed N              of the transform's signs (default 0)
 
@@ -118,6 +119,8 @@ inline inspect_options parse_inspect(common::arguments& rest) {
       o.plan.formats = formats_in_list(rest.value(word));
     else if (word == "--rht")
       set_transform(o.plan, transform_length(rest, word));
+    else if (word == "--rule")
+      take_rule(rest, word, o.plan.scales);
     else if (word == "--search")
       take_search(rest, word, o.plan.scales);
     else if (word == "--seed")

@@ -71,7 +71,7 @@ struct measure_plan {
   std::vector<std::string> formats;
   bool hadamard = true;
   std::uint32_t hadamard_length = 0;  ///< 0: each format's block
-  scale_choice scales{};              ///< --search
+  scale_choice scales{};              ///< --rule, --search
   std::uint64_t seed = 0;             ///< of the transform's signs
   std::uint64_t rows = 0;             ///< at most this number of rows of a matrix; 0: all
   int threads = 0;

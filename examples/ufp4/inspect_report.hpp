@@ -301,6 +301,7 @@ inline void write_inspection(std::ostream& out, const inspected_file& file, cons
   const std::vector<double> sizes = detail::sizes_of(plan.formats);
   out << "{\"input\": " << detail::name_json(file.path) << ", \"kind\": \"" << file.kind
       << "\", \"seed\": " << plan.seed
+      << ", \"rule\": " << (plan.scales.name.empty() ? "null" : "\"" + plan.scales.name + "\"")
       << ", \"search\": " << (plan.scales.search.empty() ? "null" : "\"" + plan.scales.search + "\"")
       << ",\n \"tensors\": [";
   const char* separator = "\n";

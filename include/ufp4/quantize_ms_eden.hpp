@@ -32,6 +32,23 @@ float quantize_ms_eden_to(const cpu::context& ctx, const cpu::detail::quantize_j
   return coder.tensor.decode;
 }
 
+inline void check_ms_eden(const char* operation, const source& x, const transform_spec& t) {
+  check_data(operation, "x", x);
+  check_signs(operation, t);
+  const char* const mismatch = ms_eden_mismatch(spec_of<nvfp4>, t);
+  expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch, ", got n = ", t.n);
+}
+
+/// A whole matrix, checked by check_ms_eden, as nvfp4 into memory of the sizes of the result. Returns the tensor scale.
+template <class = void>
+float quantize_whole_ms_eden(const cpu::context& ctx, const source& x, const transform_spec& t,
+                             const stochastic& random_bits, const cpu::detail::quantized_sink& out) {
+  quantize_settings options;
+  options.transform = t;
+  const auto job = make_job(x, spec_of<nvfp4>, options);
+  return quantize_ms_eden_to(ctx, job, amax_of<quantize_needs::all>(ctx, job), random_bits, out);
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -40,19 +57,11 @@ namespace ufp4::inline UFP4_CODE {
 template <matrix_scalar T, transform Transform>
 quantized_matrix<nvfp4> quantize_ms_eden(const cpu::context& ctx, const matrix_view<T>& x, const Transform& t,
                                          const stochastic& random_bits) {
-  constexpr const char* operation = "quantize_ms_eden";
-  quantize_settings options;
-  options.transform = t.spec();
-  detail::check_data(operation, "x", x);
-  detail::check_signs(operation, options.transform);
-  const char* const mismatch = detail::ms_eden_mismatch(spec_of<nvfp4>, options.transform);
-  detail::expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch,
-                  ", got n = ", options.transform.n);
-  const auto job = detail::make_job(detail::source_of(x), spec_of<nvfp4>, options);
-  const float global_amax = detail::amax_of<detail::quantize_needs::all>(ctx, job);
-  quantized_matrix<nvfp4> out(x.rows(), x.cols(), options.transform);
-  out.set_tensor_scale(
-      detail::quantize_ms_eden_to(ctx, job, global_amax, random_bits, {out.codes().data(), out.scale_bytes().data()}));
+  const transform_spec transform = t.spec();
+  detail::check_ms_eden("quantize_ms_eden", detail::source_of(x), transform);
+  quantized_matrix<nvfp4> out(x.rows(), x.cols(), transform);
+  out.set_tensor_scale(detail::quantize_whole_ms_eden(ctx, detail::source_of(x), transform, random_bits,
+                                                      {out.codes().data(), out.scale_bytes().data()}));
   return out;
 }
 template <matrix_scalar T, transform Transform>

@@ -296,6 +296,11 @@ UFP4_C_API int32_t ufp4_amax(const ufp4_context* context, const ufp4_matrix* x, 
 /// Transforms, scales and rounds x into q, whose shape, format and transform were set by ufp4_quantized_init.
 UFP4_C_API int32_t ufp4_quantize(const ufp4_context* context, const ufp4_matrix* x,
                                  const ufp4_quantize_options* options, ufp4_quantized* q);
+/// The same by MS-EDEN, without bias over random signs and random bits: q has the format nvfp4 and a transform. Codes are
+/// the nearest ones; scales are corrected for each run of the transform, then rounded with the random bits of seed and
+/// stream (numerics 5, "MS-EDEN"). The operands of one product need different random bits.
+UFP4_C_API int32_t ufp4_quantize_ms_eden(const ufp4_context* context, const ufp4_matrix* x, uint64_t seed,
+                                         uint64_t stream, ufp4_quantized* q);
 /// The decoded values of a quantized or prepacked matrix; its transform is not undone.
 UFP4_C_API int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quantized* q, const ufp4_matrix* out);
 /// ufp4_quantize and ufp4_dequantize in one pass, without codes in memory. `out` may be x itself.
@@ -304,8 +309,7 @@ UFP4_C_API int32_t ufp4_fake_quantize(const ufp4_context* context, const ufp4_fo
                                       const ufp4_matrix* out);
 /// q in the format of `to`, which has the shape and the transform of q and was set by ufp4_quantized_init: blocks whose
 /// values and scales fit keep their values, the others are quantized from them (numerics 5, "Casts"). Counts are added
-/// to `report`, unless it is NULL. An error for formats of elements of a byte, of more than the members of ufp4_format
-/// describe, or whose blocks have different heights.
+/// to `report`, unless it is NULL. An error for formats of elements of a byte, or whose blocks have different heights.
 UFP4_C_API int32_t ufp4_cast(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to,
                              ufp4_cast_report* report);
 /// What ufp4_quantize with these arguments would lose.

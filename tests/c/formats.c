@@ -65,7 +65,7 @@ int main(void) {
                                 "razer",     "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3"};
   static float values[rows * cols], decoded[rows * cols];
   const ufp4_matrix x = {values, rows, cols, cols, 1, UFP4_F32}, out = {decoded, rows, cols, cols, 1, UFP4_F32};
-  ufp4_quantized mse, max, hif4, to;
+  ufp4_quantized mse, max, wide, to;
   size_t i, close = 0;
   for (i = 0; i < rows * cols; ++i) values[i] = (float)((i * i * 7 + i * 13) % 101) - 50;
   for (i = 0; i < sizeof names / sizeof *names; ++i) {
@@ -83,8 +83,10 @@ int main(void) {
   print_cast("mxfp4", "nvfp4", &x);
   print_cast("nv_e1m2", "nvint4", &x);
   print_cast("nvfp4", "mxfp4", &x);
-  hif4 = quantized("hif4", &x, UFP4_SQUARED_ERROR), to = allocated("nvfp4");
-  if (ufp4_cast(NULL, &hif4, &to, NULL) == UFP4_INVALID_ARGUMENT) printf("%.46s\n", ufp4_error_message());
-  release(&hif4), release(&to);
+  print_cast("nvfp4", "if4", &x);
+  print_cast("if4", "hif4", &x);
+  wide = quantized("mxint8", &x, UFP4_SQUARED_ERROR), to = allocated("nvfp4");
+  if (ufp4_cast(NULL, &wide, &to, NULL) == UFP4_INVALID_ARGUMENT) printf("%s\n", ufp4_error_message());
+  release(&wide), release(&to);
   return 0;
 }

@@ -122,12 +122,12 @@ void double_tensor_scale() {
 #endif
 }
 
-// error: outer scales are float or bf16; a segment is a power of two from the block length to 65536
-void outer_scales_of_48_columns() {
+// error: outer scales are float or bf16; a segment is a positive multiple of the block length
+void outer_scales_of_40_columns() {
 #if defined(MISTAKE)
-  (void)block_format<int4, e4m3, 16, per_segment<48, float>>::block_size;
+  (void)block_format<int4, e4m3, 16, per_segment<40, float>>::block_size;
 #else
-  (void)block_format<int4, e4m3, 16, per_segment<64, float>>::block_size;
+  (void)block_format<int4, e4m3, 16, per_segment<48, float>>::block_size;
 #endif
 }
 

@@ -34,6 +34,8 @@ const std::vector<format_spec>& formats() {
     std::vector<format_spec> all = {
         spec_of<block_format<fp4<E2M1>, e4m3, 16, per_row<float>>>,
         spec_of<block_format<int4, ue5m3, {4, 16}, per_segment<64, bf16>>>,
+        spec_of<block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>>,
+        spec_of<block_format<one_of<fp4<E2M1>, int4>, ue5m3, 32, per_segment<96, bf16>>>,
         spec_of<block_format<one_of<fp4<E2M1>, fp4<E1M2>, scaled<int4, 3>, int4>, ue5m3, 16>>,
         spec_of<block_format<one_of<int4, scaled<fp4<E2M1>, 5, 3>>, float, 32>>,
         spec_of<block_format<one_of<fp4<E1M2>, int4>, e8m0, square(32)>>,
@@ -69,6 +71,7 @@ any_quantized random_quantized(support::hostile& numbers, const format_spec& for
 /// Elements of one byte with outer scales of segments, and floats of one byte: portable kernels alone have them.
 const std::vector<format_spec>& wide_formats() {
   static const std::vector<format_spec> list = {spec_of<block_format<ufp4::int8, e4m3, 16, per_segment<64, float>>>,
+                                                spec_of<block_format<ufp4::int8, e4m3, 16, per_segment<80, float>>>,
                                                 spec_of<block_format<fp8_e5m2, e4m3, 16, float>>};
   return list;
 }

@@ -73,6 +73,11 @@ const std::vector<format_spec>& formats() {
         spec_of<block_format<fp4<E2M1>, e4m3, 16, per_row<float>>>,
         spec_of<block_format<int4, ue5m3, 32, per_segment<32, bf16>>>,
         spec_of<block_format<nf4, e4m3, 16, per_segment<2048, float>>>,
+        spec_of<block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>>,
+        spec_of<block_format<int4, ue5m3, 32, per_segment<224, bf16>>>,
+        spec_of<block_format<fp4<E2M1>, e4m3, 16, per_segment<272, float>>>,  // does not fit a tile: is read twice
+        spec_of<block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, ue5m3, 64, per_segment<320, float>>>,
+        spec_of<block_format<fp4<E1M2>, e4m3, grouped(16, 4), per_segment<16 * 5, bf16>>>,
         spec_of<block_format<one_of<fp4<E2M1>, nf4, scaled<fp4<E1M2>, 3>, table_element<lopsided_levels>>, ue5m3, 16>>,
         spec_of<block_format<one_of<int4, scaled<nf4, 5>>, float, 32>>,
         spec_of<block_format<one_of<fp4<E1M2>, fp4<E3M0>>, e8m0, 32>>,

@@ -104,7 +104,7 @@ TEST_CASE("wrong usage gives one message and exit status 2", "[usage]") {
 TEST_CASE("the help text has every option", "[usage]") {
   const std::string help = compare::help_text;
   for (const char* flag : {"--npy", "--safetensors", "--text", "--random", "--json", "--csv", "--html", "--no-html",
-                           "--rows", "--seed", "--threads", "--help", "examples"})
+                           "--format", "--rule", "--search", "--rows", "--seed", "--threads", "--help", "examples"})
     CHECK(count(help, flag) > 0);
 }
 
@@ -208,6 +208,32 @@ TEST_CASE("compare and inspect have the same measurements of one matrix", "[expe
     ++alike;
   }
   CHECK(alike == 2 * static_cast<int>(tool::all_formats().size()));
+}
+
+TEST_CASE("--rule of compare and inspect measures a scale rule of the library, and JSON names it", "[experiment]") {
+  const compare::matrix m = compare::read_npy(some_matrix(), 0);
+  const ufp4::matrix_view<const float> x(m.values.data(), m.rows, m.cols);
+  const auto rule = ufp4::four_over_six{ufp4::search_error::absolute};
+  const double sqnr_db = ufp4::analysis::measure(ufp4::spec_of<ufp4::nvfp4>, x, rule).sqnr_db;
+  REQUIRE(sqnr_db != ufp4::analysis::measure(ufp4::spec_of<ufp4::nvfp4>, x).sqnr_db);
+  const std::string number = "\"sqnr_db\": " + compare::decibels_json(sqnr_db) + ",";
+  const std::vector<std::string> options{"-f", "nvfp4", "--rule", "four_over_six_mae", "--json", "--rows", "0"};
+
+  std::vector<std::string> words{"--npy", some_matrix()};
+  words.insert(words.end(), options.begin(), options.end());
+  const finished compared_as = compare_with(words);
+  CHECK(count(compared_as.out, "\"rule\": \"four_over_six_mae\"") == 1);
+  CHECK(count(compared_as.out, number) == 1);
+  std::vector<const char*> values{"inspect", some_matrix().c_str()};
+  for (const std::string& option : options) values.push_back(option.c_str());
+  common::arguments rest(static_cast<int>(values.size()), values.data(), "-");
+  std::ostringstream inspected_as, none;
+  REQUIRE(tool::inspect(rest, inspected_as, none) == 0);
+  CHECK(count(inspected_as.str(), "\"rule\": \"four_over_six_mae\"") == 1);
+  CHECK(count(inspected_as.str(), number) == 1);
+  CHECK(count(compare_with({"--npy", some_matrix(), "-f", "nvfp4", "--json"}).out, "\"rule\": null") == 1);
+  const finished wrong = compare_with({"--npy", some_matrix(), "-f", "nvfp4,mxfp4", "--rule", "four_over_six"});
+  CHECK((wrong.status == 2 && count(wrong.err, "mxfp4: four_over_six is for fp4<E2M1>") == 1));
 }
 
 TEST_CASE("JSON and CSV distinguish an SQNR without any error from one that is not a number", "[reports]") {

@@ -1,6 +1,6 @@
 # ufp4 - tests: the numbers of docs/side_by_side.md are those of the tool, and files of weights are read as torch does.
 # SPDX-License-Identifier: Apache-2.0
-# side_by_side_test.py TOOL
+# side_by_side_test.py TOOL TE
 import io
 import os
 import pathlib
@@ -21,7 +21,7 @@ import networks  # noqa: E402
 import page  # noqa: E402
 import side_by_side  # noqa: E402
 
-TOOL = ""
+TOOL = TE = ""
 
 
 class Storage:
@@ -152,7 +152,7 @@ class Networks(unittest.TestCase):
 class Page(unittest.TestCase):
     def test_the_page_has_the_numbers_of_the_tool(self):
         results = PROGRAM / "results.csv"
-        differences = list(side_by_side.check(TOOL, results, ROOT / "docs" / "side_by_side.md"))
+        differences = list(side_by_side.check(TOOL, TE, results, ROOT / "docs" / "side_by_side.md"))
         self.assertEqual(differences, [])
 
     def test_every_preset_is_measured_on_every_kind_of_data(self):
@@ -176,5 +176,5 @@ class Page(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    TOOL = sys.argv.pop(1)
+    TOOL, TE = sys.argv.pop(1), sys.argv.pop(1)
     unittest.main()

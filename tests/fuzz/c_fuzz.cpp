@@ -204,6 +204,9 @@ void check_quantize(fuzz::input& in) {
     return ufp4_explain_quantize(on, from, with, made, in.one_in(64) ? nullptr : text, in.below(sizeof text));
   });
   checked("quantize", {&q.code_memory, &q.scale_memory}, [&] { return ufp4_quantize(on, from, with, made); });
+  const std::uint64_t seed = in.below(4), stream = in.below(4);
+  checked("ms_eden", {&q.code_memory, &q.scale_memory},
+          [&] { return ufp4_quantize_ms_eden(on, from, seed, stream, made); });
   checked("prepack", {&packed.code_memory, &packed.scale_memory}, [&] { return ufp4_prepack(on, made, prepacked); });
   checked("dequantize", {&out}, [&] { return ufp4_dequantize(on, in.one_in(2) ? made : prepacked, to); });
   ufp4_format changed = format;

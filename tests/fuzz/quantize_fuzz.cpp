@@ -131,7 +131,7 @@ void check(fuzz::input& in) {
     require(faked.same_as(want_fake), where + ": fake_quantize differs");
     if (!want.rejected.empty()) continue;
     require(fuzz::same_bytes(got.q.codes(), want.q.codes()), where + ": codes differ");
-    require(fuzz::same_bytes(got.q.scales(), want.q.scales()), where + ": scales differ");
+    require(fuzz::same_bytes(got.q.scale_bytes(), want.q.scale_bytes()), where + ": scales differ");
     require(got.q == want.q, where + ": tensor scales differ");
     require(got.report == want.report, where + ": reports differ");
     dequantize(cpu::context{.threads = 1, .isa = tier}, got.q, plain.view());
@@ -180,8 +180,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     default:
       fuzz::with_one_of<nvfp4, mxfp4, e1m2_f32, nvint4, block_format<nf4, float, 32>,
                         block_format<fp4<E3M0>, ue5m3, 64, float>, block_format<int4, bf16, 256>,
-                        block_format<fp4<E1M2>, e4m3, square(16), float>, compat::te_nvfp4, compat::torchao_mx_rceil,
-                        compat::ggml_mxfp4>(in, [&]<class Format> { check<Format, float>(in); });
+                        block_format<fp4<E1M2>, e4m3, square(16), float>,
+                        block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>, compat::te_nvfp4,
+                        compat::torchao_mx_rceil, compat::ggml_mxfp4>(in,
+                                                                      [&]<class Format> { check<Format, float>(in); });
   }
   return 0;
 }

@@ -14,14 +14,17 @@ namespace {
 using rows_outer = block_format<fp4<E2M1>, e4m3, 16, per_row<float>>;
 using squares_outer = block_format<int4, ue5m3, square(16), per_segment<64, bf16>>;
 using short_segments = block_format<fp4<E1M2>, e4m3, 16, per_segment<16, bf16>>;
+using segments_of_48 = block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>;
+using squares_of_96 = block_format<one_of<int4, fp4<E2M1>>, e4m3, square(32), per_segment<96, bf16>>;
 using bf16_tensor = block_format<fp4<E2M1>, e4m3, 16, bf16>;
 using four_grids = block_format<one_of<fp4<E2M1>, fp4<E1M2>, scaled<int4, 3>, fp4<E3M0>>, ue5m3, 16>;
 using half_choice = block_format<one_of<int4, fp4<E2M1>>, bf16, 32>;
 using exponents_outer = block_format<fp4<E1M2>, ue5m3, grouped(32, 8, 2), per_segment<64, float>>;
 using e6m2_alone = block_format<fp4<E2M1>, e6m2, 16>;
 
-using formats = std::tuple<tetrajet2, if4, mixfp4, razer, hif4, rows_outer, squares_outer, short_segments, bf16_tensor,
-                           four_grids, half_choice, exponents_outer, e6m2_alone>;
+using formats =
+    std::tuple<tetrajet2, if4, mixfp4, razer, hif4, rows_outer, squares_outer, short_segments, segments_of_48,
+               squares_of_96, bf16_tensor, four_grids, half_choice, exponents_outer, e6m2_alone>;
 
 constexpr std::size_t rows = 21, cols = 150;
 
@@ -68,6 +71,8 @@ TEST_CASE("a row of many tiles has one outer scale, whose amax may be anywhere",
     support::check_quantize<rows_outer>(x, 1, x.size());
     support::check_quantize<rows_outer>(x, 1, x.size(), random_hadamard<64>{1});
     support::check_quantize<tetrajet2>(x, 1, x.size());
+    support::check_quantize<block_format<fp4<E2M1>, e4m3, 16, per_segment<4112, float>>>(x, 1, x.size(),
+                                                                                         random_hadamard<64>{1});
   }
 }
 
@@ -157,6 +162,7 @@ TEST_CASE("operands that a product quantizes first, and groups of products, may 
     REQUIRE(support::difference(support::on_host(c), want) == "");
   };
   check(static_cast<tetrajet2*>(nullptr)), check(static_cast<if4*>(nullptr)), check(static_cast<hif4*>(nullptr));
+  check(static_cast<segments_of_48*>(nullptr));
 }
 
 TEST_CASE("explain names the kernel of extended formats, and quantize_both reads x twice", "[gpu]") {

@@ -479,6 +479,7 @@ std::string require_stored(const char* expected_scales) {
 using own_grids = block_format<one_of<int4, scaled<fp4<E3M0>, 1, 4>, fp4<E1M2>>, e4m3, 32, bf16>;
 /// The range of float in the outer scales of rows.
 using own_rows = block_format<fp4<E2M1>, ue5m3, 16, per_row<bf16>>;
+using own_segments = block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>;
 
 }  // namespace
 
@@ -512,6 +513,8 @@ TEST_CASE("the metadata of the ufp4 layout differ for any two presets, and for f
   CHECK(interop::format_text(spec_of<mxfp6_e2m3>) == "grid=fp6_e2m3 scale=e8m0 block=1x32");
   const weights w(4, 64);
   require_round_trip<own_rows>(quantize<own_rows>(w.view()), tensor_layout::ufp4);
+  require_round_trip<own_segments>(quantize<own_segments>(w.view()), tensor_layout::ufp4);
+  CHECK(interop::format_text(spec_of<own_segments>).ends_with(" scale=e4m3 outer=f32/48 block=1x16"));
   const auto q = quantize<own_grids>(w.view());
   interop::safetensors_reader file(saved(q, tensor_layout::ufp4));
   CHECK(interop::read_quantized<own_grids>(file, "layers.0.weight") == q);

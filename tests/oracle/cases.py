@@ -6,11 +6,13 @@ A case is a payload for tests/oracle/driver.cpp and a function that computes the
 Payload: unsigned 64-bit little-endian scalars; strings and arrays as their byte length and their bytes.
 """
 import dataclasses
+import math
 import struct
 import zlib
 
 import numpy as np
 
+import compat
 import numerics as model
 from numerics import PRESETS, Format, Rounding, Shard, Transform
 
@@ -26,6 +28,11 @@ class Variant:
   format: Format
   rule: object = None  # a name, or a model.Rule
   all_transforms: bool = False  # otherwise: none, hadamard<16>, random<16>, random<64>, signed<16>
+
+
+def users_rule(x, amax):
+  """The function `users_rule` of driver.cpp: not every scale is finite and positive."""
+  return np.where(x[:, 0] == 0, x[:, 1], (x[:, 0] + 2 * amax) / f32(16)).astype(f32)
 
 
 def _variants():
@@ -46,7 +53,12 @@ def _variants():
   row = Format("E2M1_e4m3_16_row", model.E2M1, model.E4M3, 16, outer="row")
   outer = (row, Format("E2M1_e4m3_16_bf16", model.E2M1, model.E4M3, 16, True, outer_type=model.BF16),
            Format("int4_ue5m3_square_32_bf16", model.INT4, model.UE5M3, 16, square=True, outer=32,
-                  outer_type=model.BF16))
+                  outer_type=model.BF16),
+           Format("E2M1_e4m3_16_48", model.E2M1, model.E4M3, 16, outer=48),
+           Format("int4_ue5m3_16_80_bf16", model.INT4, model.UE5M3, 16, outer=80, outer_type=model.BF16),
+           Format("E2M1_e4m3_square_48_bf16", model.E2M1, model.E4M3, 16, square=True, outer=48,
+                  outer_type=model.BF16),
+           Format("nf4_e4m3_16_1040", model.NF4, model.E4M3, 16, outer=1040))
   e1m2_times_4, int4_of_6 = (model.E1M2, f32(4)), (model.INT4, f32(6) / f32(7))
   several = (
       Format("pair_float", model.E1M2, model.FLOAT, 16, more=((model.E2M1, f32(1)),)),
@@ -54,10 +66,12 @@ def _variants():
       Format("four_e4m3_row", model.E2M1, model.E4M3, 16, outer="row",
              more=(e1m2_times_4, int4_of_6, (model.NF4, f32(6)))),
       Format("pair_ue5m3_two", model.E2M1, model.UE5M3, 16, True, more=(int4_of_6,)),
-      Format("pair_e8m0", model.E2M1, model.E8M0, 32, more=(e1m2_times_4,)))
+      Format("pair_e8m0", model.E2M1, model.E8M0, 32, more=(e1m2_times_4,)),
+      Format("pair_ue5m3_32_96", model.E2M1, model.UE5M3, 32, outer=96, more=(int4_of_6,)))
   out += [Variant(f.name, f) for f in (*square.values(), *one, *two, e3m0_mx, nf4, int8, *outer, *several)]
   groups = (Format("e2m1_e8m0_groups", model.E2M1, model.E8M0, 32, groups=(8,)),
             Format("e1m2_e4m3_groups", model.E1M2, model.E4M3, 16, True, groups=(8, 2)),
+            Format("e1m2_e4m3_groups_160", model.E1M2, model.E4M3, 32, outer=160, groups=(8, 2)),
             Format("e2m1_e6m2", model.E2M1, model.E6M2, 16))
   out += [Variant(f.name, f) for f in groups] + [Variant("hif4/scale_up", P["hif4"], "scale_up")]
   out += [Variant(f"if4/choose_grid_{by}", P["if4"], f"choose_grid_{by}") for by in ("absolute", "largest")]
@@ -82,6 +96,17 @@ def _variants():
   out += [Variant(f"{f.name}/percentile", f, R("percentile", per_mille=900))
           for f in (P["nvfp4"], P["mxfp4"], P["int4_f32"], one[0])]
   out += [Variant("nvint4/percentile_search", P["nvint4"], R("percentile", searches=True, per_mille=940))]
+  out += [Variant(f"{f.name}/percentile", f, R("percentile", per_mille=900))
+          for f in (P["mixfp4"], P["hif4"], several[0], several[4])]
+  out += [Variant("mixfp4/choose_grid_absolute", P["mixfp4"], "choose_grid_absolute"),
+          Variant("razer/choose_grid_largest", P["razer"], "choose_grid_largest")]
+  out += [Variant(f"{f.name}/mse_search", f, "mse_search")
+          for f in (P["if4"], P["mixfp4"], P["razer"], P["hif4"], several[0], several[1], several[2], several[4], groups[1])]
+  out += [Variant(f"{f.name}/mae_search", f, "mae_search") for f in (P["if4"], P["hif4"], several[3], groups[0])]
+  out += [Variant("mixfp4/percentile_search_largest", P["mixfp4"],
+                  R("percentile", searches=True, per_mille=900, grids="largest"))]
+  out += [Variant(f"{f.name}/users_rule", f, R("users_rule", function=users_rule))
+          for f in (P["nvfp4"], P["mxfp4"], P["e2m1_f32"], one[0], square["nvfp4"], P["tetrajet2"])]
   return {v.name: v for v in out}
 
 
@@ -89,7 +114,8 @@ VARIANTS = _variants()
 PAIRS = (("e1m2_f32", "e1m2_f32"), ("e1m2_f32", "int4_f32"), ("e2m1_f32", "nvfp4"), ("nvfp4", "nvfp4"),
          ("nvfp4", "nvfp4_square"), ("nvint4", "e1m2_f32"), ("nv_e1m2", "nvint4"), ("mxfp4", "mxfp4"),
          ("mxint4", "mx_e1m2"), ("nf4_float_16", "nf4_float_16"), ("e1m2_f32", "nf4_float_16"),
-         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"), ("if4", "if4"), ("nvfp4", "if4"),
+         ("tetrajet2", "tetrajet2"), ("nvfp4", "E2M1_e4m3_16_row"),
+         ("E2M1_e4m3_16_48", "E2M1_e4m3_16_48"), ("tetrajet2", "E2M1_e4m3_16_48"), ("if4", "if4"), ("nvfp4", "if4"),
          ("hif4", "hif4"), ("mixfp4", "razer"), ("mxfp8_e4m3", "mxfp4"), ("mxfp6_e2m3", "mxfp8_e5m2"),
          ("int8_f32", "nvfp4"), ("mxint8", "mxfp4"), ("mxint8", "mxint8"), ("nvint4", "int8_f32"),
          ("int8_f32", "nf4_float_16"))
@@ -97,7 +123,7 @@ PAIRS_16_BIT_OUT = PAIRS[0], PAIRS[3], PAIRS[7]
 PLAIN_LEFT = ("e1m2_f32", "nvfp4", "mxfp4", "nvint4", "nf4_float_16", "tetrajet2", "if4", "hif4", "int8_f32", "razer",
               "mxfp6_e3m2")
 FLY = (("e1m2_f32", "int4_f32"), ("nvfp4", "nvfp4"), ("mxfp4", "mxint4"))  # quantized inside the GEMM, random<64>
-MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2")  # no bucket utilization of several grids
+MEASURED = ("e1m2_f32", "e2m1_f32", "nvfp4", "mxfp4", "int4_f32", "tetrajet2", "if4", "mixfp4", "razer", "hif4")
 
 # ---- Input numbers -----------------------------------------------------------------------------------------------
 
@@ -367,16 +393,17 @@ def any_amax(rng, x):
                          min(real * 3, 3e38), real / 7]))
 
 
-def segment(fmt):
-  """The columns of an outer scale, or 0."""
-  return 0 if fmt.outer in (None, "row") else fmt.outer
+def whole_columns(fmt, n):
+  """The least number of columns that is whole blocks, runs of n and segments of outer scales."""
+  run = max(n, fmt.block)
+  return run if fmt.outer in (None, "row") else math.lcm(run, fmt.outer)
 
 
 def quantize_any(variant):
   def make(rng, index):
     v = VARIANTS[variant]
     transform = any_transform(rng, v.all_transforms)
-    rows, cols = any_shape(rng, max(transform.n, v.format.block, segment(v.format)), v.format.square)
+    rows, cols = any_shape(rng, whole_columns(v.format, transform.n), v.format.square)
     data = KINDS[index % len(KINDS)]
     x = matrix(rng, rows, cols, data, v.format)
     kind, layout = "float", str(rng.choice(["packed", "strided", "transposed"]))
@@ -464,10 +491,10 @@ def tails(rng, index):
 def shards(rng, index):
   """Parts of a whole: rows, columns, both; at places that need all 64 bits of the index; and misplaced ones."""
   variant = str(rng.choice(["e1m2_f32", "nvfp4", "mxfp4", "nvfp4_square", "mxint4_square", "nvfp4/scale_up",
-                            "tetrajet2", "int4_ue5m3_square_32_bf16"]))
+                            "tetrajet2", "int4_ue5m3_square_32_bf16", "E2M1_e4m3_16_48", "pair_ue5m3_32_96"]))
   v = VARIANTS[variant]
   transform = any_transform(rng, v.all_transforms)
-  run = max(transform.n, v.format.block, segment(v.format))
+  run = whole_columns(v.format, transform.n)
   rounding = Rounding("stochastic", any_seed(rng), any_seed(rng))
   total = int(rng.integers(1, 4)) * run + int(rng.integers(0, run + 1))
   total = min(total, 900 // run * run + 1)
@@ -561,12 +588,12 @@ def raw_dequantize(rng, index):
 
 
 def casts(rng, index):
-  """Any codes and scales of one preset in another, most of them close together."""
-  names = [n for n, f in PRESETS.items() if len(f.element.values) == 16 and not (f.more or f.groups) and
-           f.two_level == f.tensor_scale]
+  """One preset in another: any codes and scales, most of them close together, or those of numbers."""
+  names = [n for n, f in PRESETS.items() if len(f.element.values) == 16]
   variant, to = names[index % len(names)], names[index // len(names) % len(names)]
-  q = any_quantized(rng, variant, int(rng.integers(0, 12)), int(rng.integers(0, 100)), "", True)
-  if q.format.scale is model.E8M0 and index % 3:
+  raw = index // len(names)**2 % 3 != 0
+  q = any_quantized(rng, variant, int(rng.integers(0, 12)), int(rng.integers(0, 300)), str(rng.choice(KINDS)), raw)
+  if raw and q.format.scale is model.E8M0 and index % 3:
     q.scales[...] = rng.integers(100, 100 + int(rng.integers(1, 24)), q.scales.shape)
 
   def expect():
@@ -686,6 +713,22 @@ def gemm_fly(rng, index):
       "c", "float", model.exact_blocks(model.quantize(x, fa, transform, rounding), model.quantize(w, fb, transform)))])
 
 
+def other_project(rng, index):
+  """The presets of other projects."""
+  names = list(compat.QUANTIZERS)
+  name = names[index % len(names)]
+  fmt = compat.QUANTIZERS[name][0]
+  transform = NamedTransform("random", 16, any_seed(rng)) if rng.random() < .2 else NamedTransform()
+  rows, cols = any_shape(rng, max(transform.n, fmt.block), False)
+  kind = KINDS[index // len(names) % len(KINDS)]
+  x = matrix(rng, rows, cols, kind, fmt)
+  amax = any_amax(rng, x) if fmt.tensor_scale and rng.random() < .3 else None
+  payload = pack("compat", name) + pack_matrix(x) + pack_transform(transform)
+  payload += pack(amax is not None, np.array([0 if amax is None else amax], f32))
+  return Case("compat/" + name, index, dict(data=kind, shape=x.shape, transform=(transform.kind, hex(transform.seed)),
+              tensor_amax=amax), payload, lambda: quantize_fields(compat.quantize(x, name, transform.built(), amax)))
+
+
 def ms_eden(rng, index):
   kinds, lengths = ("plain", "random", "signed"), (16, 32, 64, 256)
   how, n = ("random", 128) if index % 2 else (kinds[index // 2 % 3], lengths[index // 6 % 4])
@@ -706,16 +749,24 @@ def derive(rng, index):
 
 def linear(rng, index):
   recipe = model.RECIPES[index % len(model.RECIPES)]
+  plain = recipe == "bf16"
   which = model.GEMMS[index // len(model.RECIPES) % 3]
   t, k, n = (int(rng.choice([1, 5, 16, 17, 32, 40, 64, 130])) for _ in range(3))
   seed, step, layer = any_seed(rng), int(rng.choice([0, 1, 2**33 + 5])), int(rng.choice([0, 7, 2**16 - 1]))
   shapes = {"fprop": ((t, k), (n, k)), "dgrad": ((t, n), (n, k)), "wgrad": ((t, n), (t, k))}[which]
-  fmt = model.recipe_operand(recipe, seed, step, layer, 0)[0]
+  fmt = model.PRESETS["e1m2_f32"] if plain else model.recipe_operand(recipe, seed, step, layer, 0)[0]
   data = MODERATE_KINDS + ("wide", "tiny", "huge", "holes")
   left, right = (matrix(rng, *s, str(rng.choice(data)), fmt) for s in shapes)
+
+  def expect():
+    if plain:
+      bound = model.fast_bound(*model.linear_bf16(which, left, right), 1, 1, 1, 0, None)
+      return [dataclasses.replace(bound_field(*bound, "float"), name="out")]
+    return [Field("out", "float", model.linear(recipe, seed, step, layer, which, left, right)[2])]
+
   payload = pack("linear", recipe, which, seed, step, layer) + pack_matrix(left) + pack_matrix(right)
   return Case("linear/" + recipe, index, dict(gemm=which, tkn=(t, k, n), seed=hex(seed), step=step, layer=layer),
-              payload, lambda: [Field("out", "float", model.linear(recipe, seed, step, layer, which, left, right)[2])])
+              payload, expect)
 
 
 def measure(rng, index):
@@ -750,12 +801,13 @@ def families():
   out.update({"ties": (4 * len(VARIANTS), ties), "knife_edge": (3 * len(SEARCHES), knife_edge),
               "tails": (len(TAILS), tails), "shards": (240, shards), "bad_amax": (10, bad_amax),
               "fake_quantize": (180, fake), "hadamard": (90, hadamard), "dequantize": (66, raw_dequantize),
-              "cast": (243, casts),
+              "cast": (588, casts),
               "gemm/exact_blocks": (270, gemm("exact_blocks")), "gemm/fast": (180, gemm("fast")),
               "gemm/folded_bf16": (90, gemm("folded_bf16")),
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),
-              "gemm_fly": (60, gemm_fly), "ms_eden": (120, ms_eden), "derive": (20, derive), "linear": (240, linear), "measure": (60, measure),
-              "bin_bias": (4, bin_bias)})
+              "gemm_fly": (60, gemm_fly), "compat": (40 * len(compat.QUANTIZERS), other_project),
+              "ms_eden": (120, ms_eden), "derive": (20, derive), "linear": (30 * len(model.RECIPES), linear),
+              "measure": (100, measure), "bin_bias": (4, bin_bias)})
   return out
 
 

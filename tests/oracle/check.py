@@ -136,7 +136,7 @@ def main():
     if problem:
       wrong[case.family] += 1
       if wrong[case.family] <= SHOWN_PER_FAMILY:
-        name = "linear" if case.family.startswith("linear/") else case.family
+        name = case.family.partition("/")[0] if case.family.startswith(("linear/", "compat/")) else case.family
         print(f"MISMATCH --seed {args.seed} --only {name}:{case.index}\n  {case.about}\n  {problem}", flush=True)
   for family, count in total.items():
     print(f"{family:34s} {count:5d} cases  {wrong[family]:5d} mismatches")

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -267,6 +268,13 @@ using e2m1_e8m0_groups = block_format<fp4<E2M1>, e8m0, ufp4::grouped(32, 8)>;
 using e1m2_e4m3_groups = block_format<fp4<E1M2>, e4m3, ufp4::grouped(16, 8, 2), float>;
 using e2m1_e6m2 = block_format<fp4<E2M1>, ufp4::e6m2, 16>;
 using int4_ue5m3_square = block_format<int4, ue5m3, square(16), ufp4::per_segment<32, bf16>>;
+using e2m1_e4m3_48 = block_format<fp4<E2M1>, e4m3, 16, ufp4::per_segment<48, float>>;
+using int4_ue5m3_80 = block_format<int4, ue5m3, 16, ufp4::per_segment<80, bf16>>;
+using e2m1_e4m3_square_48 = block_format<fp4<E2M1>, e4m3, square(16), ufp4::per_segment<48, bf16>>;
+using nf4_e4m3_1040 = block_format<ufp4::nf4, e4m3, 16, ufp4::per_segment<1040, float>>;
+using pair_ue5m3_96 =
+    block_format<ufp4::one_of<fp4<E2M1>, ufp4::scaled<int4, 6, 7>>, ue5m3, 32, ufp4::per_segment<96, float>>;
+using e1m2_e4m3_groups_160 = block_format<fp4<E1M2>, e4m3, ufp4::grouped(32, 8, 2), ufp4::per_segment<160, float>>;
 using int8_e4m3_two = block_format<ufp4::int8, e4m3, 16, float>;
 using mxint8_square = block_format<ufp4::int8q6, e8m0, square(32)>;
 
@@ -286,6 +294,19 @@ template <ufp4::scale_rule_spec::kind kind, ufp4::search_error error, int below,
 struct search_around {
   constexpr ufp4::scale_rule_spec spec() const { return {kind, true, error, {below, above}}; }
 };
+struct percentile_search_largest {
+  constexpr ufp4::scale_rule_spec spec() const {
+    ufp4::scale_rule_spec rule = percentile_of<900, true>{}.spec();
+    rule.grids = ufp4::search_error::largest;
+    return rule;
+  }
+};
+/// A rule of a user whose scales are not all finite and positive.
+struct users_rule {
+  float operator()(const ufp4::block_values& v, float amax) const {
+    return v.x[0] == 0 ? v.x[1] : (v.x[0] + 2 * amax) / 16;
+  }
+};
 using up_wide_search = search_around<ufp4::scale_rule_spec::kind::up, ufp4::search_error::squared, 5, 9>;
 using ceil_mae_wide_search = search_around<ufp4::scale_rule_spec::kind::mx_ceil, ufp4::search_error::absolute, 4, 3>;
 using search_above = search_around<ufp4::scale_rule_spec::kind::by_format, ufp4::search_error::squared, 0, 5>;
@@ -293,6 +314,8 @@ using search_above = search_around<ufp4::scale_rule_spec::kind::by_format, ufp4:
 template <class Format>
 constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::is_same_v<Format, ufp4::nvfp4> ||
                                  std::is_same_v<Format, ufp4::mxfp4>;
+
+constexpr auto absolute_error = ufp4::search_error::absolute, squared_error = ufp4::search_error::squared;
 
 /// choose_grid with an error, as a type.
 template <ufp4::search_error error>
@@ -363,6 +386,12 @@ constexpr std::tuple variants =
                        variant<e2m1_e4m3_row>{"E2M1_e4m3_16_row"},
                        variant<e2m1_e4m3_bf16>{"E2M1_e4m3_16_bf16"},
                        variant<int4_ue5m3_square>{"int4_ue5m3_square_32_bf16"},
+                       variant<e2m1_e4m3_48>{"E2M1_e4m3_16_48"},
+                       variant<int4_ue5m3_80>{"int4_ue5m3_16_80_bf16"},
+                       variant<e2m1_e4m3_square_48>{"E2M1_e4m3_square_48_bf16"},
+                       variant<nf4_e4m3_1040>{"nf4_e4m3_16_1040"},
+                       variant<pair_ue5m3_96>{"pair_ue5m3_32_96"},
+                       variant<e1m2_e4m3_groups_160>{"e1m2_e4m3_groups_160"},
                        variant<e2m1_e8m0_groups>{"e2m1_e8m0_groups"},
                        variant<e1m2_e4m3_groups>{"e1m2_e4m3_groups"},
                        variant<e2m1_e6m2>{"e2m1_e6m2"},
@@ -404,6 +433,32 @@ constexpr std::tuple variants =
                        variant<e1m2_e4m3, false, ufp4::mse_search>{"E1M2_e4m3_16/mse_search"},
                        variant<int4_ue5m3, false, ufp4::mse_search>{"int4_ue5m3_16/mse_search"},
                        variant<nvfp4_square, false, ufp4::mse_search>{"nvfp4_square/mse_search"},
+                       variant<ufp4::mixfp4, false, percentile_of<900>>{"mixfp4/percentile"},
+                       variant<ufp4::hif4, false, percentile_of<900>>{"hif4/percentile"},
+                       variant<pair_float, false, percentile_of<900>>{"pair_float/percentile"},
+                       variant<pair_e8m0, false, percentile_of<900>>{"pair_e8m0/percentile"},
+                       variant<ufp4::mixfp4, false, choose_by<absolute_error>>{"mixfp4/choose_grid_absolute"},
+                       variant<ufp4::razer, false, choose_by<ufp4::search_error::largest>>{"razer/choose_grid_largest"},
+                       variant<ufp4::if4, false, ufp4::mse_search>{"if4/mse_search"},
+                       variant<ufp4::mixfp4, false, ufp4::mse_search>{"mixfp4/mse_search"},
+                       variant<ufp4::razer, false, ufp4::mse_search>{"razer/mse_search"},
+                       variant<ufp4::hif4, false, ufp4::mse_search>{"hif4/mse_search"},
+                       variant<pair_float, false, ufp4::mse_search>{"pair_float/mse_search"},
+                       variant<pair_bf16_square, false, ufp4::mse_search>{"pair_bf16_square/mse_search"},
+                       variant<four_e4m3_row, false, ufp4::mse_search>{"four_e4m3_row/mse_search"},
+                       variant<pair_e8m0, false, ufp4::mse_search>{"pair_e8m0/mse_search"},
+                       variant<e1m2_e4m3_groups, false, ufp4::mse_search>{"e1m2_e4m3_groups/mse_search"},
+                       variant<ufp4::if4, false, ufp4::mae_search>{"if4/mae_search"},
+                       variant<ufp4::hif4, false, ufp4::mae_search>{"hif4/mae_search"},
+                       variant<pair_ue5m3_two, false, ufp4::mae_search>{"pair_ue5m3_two/mae_search"},
+                       variant<e2m1_e8m0_groups, false, ufp4::mae_search>{"e2m1_e8m0_groups/mae_search"},
+                       variant<ufp4::mixfp4, false, percentile_search_largest>{"mixfp4/percentile_search_largest"},
+                       variant<ufp4::nvfp4, false, users_rule>{"nvfp4/users_rule"},
+                       variant<ufp4::mxfp4, false, users_rule>{"mxfp4/users_rule"},
+                       variant<ufp4::e2m1_f32, false, users_rule>{"e2m1_f32/users_rule"},
+                       variant<e2m1_bf16, false, users_rule>{"E2M1_bf16_16/users_rule"},
+                       variant<nvfp4_square, false, users_rule>{"nvfp4_square/users_rule"},
+                       variant<ufp4::tetrajet2, false, users_rule>{"tetrajet2/users_rule"},
                    });
 
 /// Calls f(entry) for the entry of `table` with that name.
@@ -551,6 +606,43 @@ void run_fake(reader& in, answer& out) {
   });
 }
 
+constexpr std::tuple other_projects{
+    variant<ufp4::compat::torchao_mx_floor>{"torchao_mx_floor"},
+    variant<ufp4::compat::torchao_mx_even>{"torchao_mx_even"},
+    variant<ufp4::compat::torchao_mx_ceil>{"torchao_mx_ceil"},
+    variant<ufp4::compat::torchao_mx_rceil>{"torchao_mx_rceil"},
+    variant<ufp4::compat::ggml_mxfp4>{"ggml_mxfp4"},
+    variant<ufp4::compat::ggml_nvfp4>{"ggml_nvfp4"},
+    variant<ufp4::compat::torchao_nvfp4>{"torchao_nvfp4"},
+    variant<ufp4::compat::te_nvfp4>{"te_nvfp4"},
+    variant<ufp4::compat::te_nvfp4_four_over_six<absolute_error, 256>>{"te_four_over_six_absolute_256"},
+    variant<ufp4::compat::te_nvfp4_four_over_six<absolute_error, 448>>{"te_four_over_six_absolute_448"},
+    variant<ufp4::compat::te_nvfp4_four_over_six<squared_error, 256>>{"te_four_over_six_squared_256"},
+    variant<ufp4::compat::te_nvfp4_four_over_six<squared_error, 448>>{"te_four_over_six_squared_448"},
+    variant<ufp4::compat::fouroversix_nvfp4<absolute_error>>{"fouroversix_absolute"},
+    variant<ufp4::compat::fouroversix_nvfp4<squared_error>>{"fouroversix_squared"}};
+
+void run_compat(reader& in, answer& out) {
+  with_named(other_projects, in.bytes(), [&]<class Preset>(variant<Preset>) {
+    const auto x = float_matrix(in);
+    const transform_case transform{in};
+    const bool has_amax = in.scalar() != 0;
+    const ufp4::tensor_amax amax{in.array<float>().at(0)};
+    ufp4::quantize_report report;
+    const auto run = [&](const auto&... policies) {
+      const auto q = ufp4::quantize<Preset>(x.view(), policies..., ufp4::count_into{report});
+      add_quantized(out, q, report);
+    };
+    const auto with_amax = [&](const auto&... policies) {
+      if constexpr (Preset::format::has_tensor_scale)
+        if (has_amax) return run(policies..., amax);
+      run(policies...);
+    };
+    if (transform.kind == "none") return with_amax();
+    with_amax(ufp4::random_hadamard<16>{transform.seed});
+  });
+}
+
 void run_ms_eden(reader& in, answer& out) {
   const auto x = float_matrix(in);
   const transform_case transform{in};
@@ -678,6 +770,8 @@ constexpr std::tuple pairings{
     pairing<ufp4::e1m2_f32, nf4_float>{"e1m2_f32", "nf4_float_16"},
     pairing<ufp4::tetrajet2, ufp4::tetrajet2>{"tetrajet2", "tetrajet2"},
     pairing<ufp4::nvfp4, e2m1_e4m3_row>{"nvfp4", "E2M1_e4m3_16_row"},
+    pairing<e2m1_e4m3_48, e2m1_e4m3_48>{"E2M1_e4m3_16_48", "E2M1_e4m3_16_48"},
+    pairing<ufp4::tetrajet2, e2m1_e4m3_48>{"tetrajet2", "E2M1_e4m3_16_48"},
     pairing<ufp4::if4, ufp4::if4>{"if4", "if4"},
     pairing<ufp4::hif4, ufp4::hif4>{"hif4", "hif4"},
     pairing<ufp4::mixfp4, ufp4::razer>{"mixfp4", "razer"},
@@ -776,8 +870,8 @@ void run_derive(reader& in, answer& out) {
   out.add(words);
 }
 
-template <class Recipe>
-void linear(Recipe recipe, std::string_view gemm, std::uint64_t step, std::uint32_t layer, reader& in, answer& out) {
+void linear(ufp4::recipe::training_recipe recipe, std::string_view gemm, std::uint64_t step, std::uint32_t layer,
+            reader& in, answer& out) {
   const auto left = float_matrix(in), right = float_matrix(in);
   const auto l = left.view(), r = right.view();
   recipe.accumulate = accumulate::exact_blocks;
@@ -801,22 +895,24 @@ void run_linear(reader& in, answer& out) {
   const auto name = in.bytes(), gemm = in.bytes();
   const auto seed = in.scalar(), step = in.scalar();
   const auto layer = static_cast<std::uint32_t>(in.scalar());
-  if (name == "ufp4") return linear(ufp4::recipe::ufp4_recipe(seed), gemm, step, layer, in, out);
-  if (name == "e2m1_baseline") return linear(ufp4::recipe::e2m1_baseline_recipe(seed), gemm, step, layer, in, out);
-  if (name == "nvfp4") return linear(ufp4::recipe::nvfp4_recipe(seed), gemm, step, layer, in, out);
-  if (name == "te_four_over_six")
-    return linear(ufp4::recipe::te_four_over_six_recipe(seed), gemm, step, layer, in, out);
-  if (name == "quartet2") return linear(ufp4::recipe::quartet2_recipe(seed), gemm, step, layer, in, out);
-  if (name == "tetrajet2") return linear(ufp4::recipe::tetrajet2_recipe(seed), gemm, step, layer, in, out);
-  if (name == "if4") return linear(ufp4::recipe::if4_recipe(seed), gemm, step, layer, in, out);
-  if (name == "hif4") return linear(ufp4::recipe::hif4_recipe(seed), gemm, step, layer, in, out);
+  constexpr ufp4::recipe::named_recipe others[] = {{"ufp4-nvint4", ufp4::recipe::ufp4_recipe<ufp4::nvint4>},
+                                                   {"ufp4-mx_e1m2", ufp4::recipe::ufp4_recipe<ufp4::mx_e1m2>},
+                                                   {"ufp4-mxint4", ufp4::recipe::ufp4_recipe<ufp4::mxint4>}};
+  const auto run_named = [&](std::span<const ufp4::recipe::named_recipe> recipes) {
+    for (const auto& recipe : recipes)
+      if (name == recipe.name) return linear(recipe.make(seed), gemm, step, layer, in, out), true;
+    return false;
+  };
+  if (run_named(ufp4::recipe::named_recipes) || run_named(others)) return;
   unknown("recipe", name);
 }
 
 void run_measure(reader& in, answer& out) {
   constexpr std::tuple measured{variant<ufp4::e1m2_f32>{"e1m2_f32"}, variant<ufp4::e2m1_f32>{"e2m1_f32"},
                                 variant<ufp4::nvfp4>{"nvfp4"},       variant<ufp4::mxfp4>{"mxfp4"},
-                                variant<ufp4::int4_f32>{"int4_f32"}, variant<ufp4::tetrajet2>{"tetrajet2"}};
+                                variant<ufp4::int4_f32>{"int4_f32"}, variant<ufp4::tetrajet2>{"tetrajet2"},
+                                variant<ufp4::if4>{"if4"},           variant<ufp4::mixfp4>{"mixfp4"},
+                                variant<ufp4::razer>{"razer"},       variant<ufp4::hif4>{"hif4"}};
   with_named(measured, in.bytes(), [&]<class Format>(variant<Format>) {
     const auto x = float_matrix(in);
     const transform_case transform{in};
@@ -859,6 +955,7 @@ void run(reader& in, answer& out) {
   if (operation == "gemm_fly") return run_gemm_fly(in, out);
   if (operation == "derive") return run_derive(in, out);
   if (operation == "linear") return run_linear(in, out);
+  if (operation == "compat") return run_compat(in, out);
   if (operation == "ms_eden") return run_ms_eden(in, out);
   if (operation == "measure") return run_measure(in, out);
   if (operation == "bin_bias") return run_bin_bias(in, out);

@@ -8,6 +8,7 @@ exactly and proved against rationals by the self-test. Section numbers below are
 `python3 tests/oracle/numerics.py --self-test` checks the model against published vectors.
 """
 import dataclasses
+import math
 import sys
 
 import numpy as np
@@ -661,9 +662,13 @@ class BlockScaler:
 
   def error(self, x, code, measure="squared"):
     """Error of a block at nearest_even codes, in index order."""
-    codes = round_element(self.scaled(x, code), self.element)
+    t, powers = self.scaled(x, code), ONE
+    if self.fmt.groups:
+      t, exponents = take_exponents(np.where(self.zero(code)[:, None], f32(0), t), self.fmt)
+      powers = powers_of(exponents, self.fmt)
+    codes = round_element(t, self.element)
     codes[self.zero(code)] = self.element.zero
-    d = x - self.element.values[codes] * self.effective(code)[:, None]
+    d = x - self.element.values[codes] * powers * self.effective(code)[:, None]
     err = np.zeros(len(x), np.float32)
     for i in range(x.shape[1]):
       m = np.abs(d[:, i])
@@ -699,6 +704,7 @@ class Rule:
   above: int = None
   per_mille: int = 1000    # of percentile
   grids: str = "squared"   # what decides which of several grids a block has
+  function: object = None  # a rule of a user: (values, amax > 0) of finite blocks to their effective scales
 
 
 def rule_of(rule, fmt):
@@ -725,11 +731,19 @@ def percentiles(x, amax, per_mille):
   return np.where(p == 0, amax, p)
 
 
+def users_scales(x, amax, rule):
+  """Results of the function of a user; 1 for blocks of zeros, which it does not see."""
+  return np.where(amax > 0, rule.function(x, np.where(amax > 0, amax, ONE)), ONE).astype(np.float32)
+
+
 def rule_scales(x, amax, scaler, rule):
   """Scale codes before a search."""
   fmt = scaler.fmt
   if rule.name == "percentile":
     return rule_scales(x, percentiles(x, amax, rule.per_mille), scaler, Rule(default_rule(fmt)))
+  if rule.function is not None:
+    c = (users_scales(x, amax, rule) / scaler.T).astype(np.float32)
+    return np.where(amax > 0, fmt.scale.encode(c), 0)
   if rule.name in ("mx_floor", "mx_even", "mx_ceil"):
     return np.where(amax > 0, mx_exponent(amax, scaler.Q, rule.name) + 127, 0).astype(np.uint32)
   u = scaler.argument(amax)
@@ -769,7 +783,7 @@ def check_shard(shard, run, cols, fmt):
   if fmt.outer == "row" and cols != shard.total_cols:
     raise InvalidArgument("cols")
   if fmt.outer not in (None, "row"):
-    run = max(run, fmt.outer)
+    run = math.lcm(run, fmt.outer)
   if shard.first_col % run:
     raise InvalidArgument("shard.first_col")
   if shard.first_col + cols > shard.total_cols:
@@ -810,6 +824,11 @@ def take_exponents(t, fmt):
   return t, out
 
 
+def powers_of(exponents, fmt):
+  """Two to the sum of the exponents of each element: blocks x elements."""
+  return np.exp2(sum(np.repeat(e, n, axis=1).astype(np.float32) for e, n in zip(exponents, fmt.groups)))
+
+
 def largest_finite(x):
   return np.max(np.abs(x), initial=f32(0), where=np.isfinite(x))
 
@@ -842,6 +861,9 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   bad = ~np.isfinite(blocks).all(axis=1)
   blocks = np.where(bad[:, None], f32(0), blocks)
   amax = np.abs(blocks).max(axis=1, initial=f32(0))
+  if rule.function is not None:
+    c = users_scales(blocks, amax, rule)
+    bad |= ~(np.isfinite(c) & (c >= 0))
   scalers = [BlockScaler(fmt, blocks_outer, rule.name == "four_over_six", g) for g in range(len(fmt.more) + 1)]
   scales = [choose_scales(blocks, amax, s, rule).astype(np.uint32) for s in scalers]
   grid = np.zeros(len(blocks), np.int64)
@@ -880,15 +902,21 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
                    [e.reshape(rows, y.shape[1] // n) for e, n in zip(exponents, fmt.groups)] if fmt.groups else None)
 
 
-def ms_eden(x, transform, seed, stream):
-  """x in nvfp4 by MS-EDEN."""
+@dataclasses.dataclass
+class MsEden:
+  """A matrix of nvfp4 before the scales of MS-EDEN are rounded stochastically."""
+  T: np.float32
+  codes: np.ndarray    # blocks x 16
+  scales: np.ndarray   # of each block: the code of s
+  squares: np.ndarray  # num and den of each run
+  products: np.ndarray
+  corrected: np.ndarray  # u of each block
+  bad: np.ndarray      # NaN blocks
+
+
+def ms_eden_unrounded(y, run):
+  """The transformed, padded y by the steps 1 to 3 of MS-EDEN, and u."""
   fmt = PRESETS["nvfp4"]
-  x = np.asarray(x, np.float32)
-  rows, cols = x.shape
-  run = max(transform.n, fmt.block)
-  padded = np.zeros((rows, round_up(cols, run)), np.float32)
-  padded[:, :cols] = x
-  y = forward(padded, transform)
   amax = largest_finite(y)
   Q = f32(f32(6) / f32(0.988125))
   scaler = BlockScaler(fmt, np.float32(amax), False)
@@ -911,77 +939,182 @@ def ms_eden(x, transform, seed, stream):
     squares, products = fma(a, a, squares), fma(a, q, products)
   correction = np.where(products == 0, ONE, squares / np.where(products == 0, ONE, products)).astype(np.float32)
   u = (E4M3.decode(scale) * np.repeat(correction, run // fmt.block)).astype(np.float32)
+  return MsEden(scaler.T, codes, scale, squares, products, u, bad)
+
+
+def ms_eden(x, transform, seed, stream):
+  """x in nvfp4 by MS-EDEN."""
+  fmt = PRESETS["nvfp4"]
+  x = np.asarray(x, np.float32)
+  rows, cols = x.shape
+  run = max(transform.n, fmt.block)
+  padded = np.zeros((rows, round_up(cols, run)), np.float32)
+  padded[:, :cols] = x
+  y = forward(padded, transform)
+  eden = ms_eden_unrounded(y, run)
+  scale, u, dead = eden.scales, eden.corrected, eden.bad | (eden.scales == 0)
   last = len(E4M3.finite) - 1
   low = np.searchsorted(E4M3.finite, u, side="right") - 1
   lo, hi = E4M3.finite[np.minimum(low, last - 1)], E4M3.finite[np.minimum(low, last - 1) + 1]
   index = np.arange(0, y.size, fmt.block, dtype=np.uint64)
   up = stochastic_up(np.where(low < last, u, lo), lo, hi, Rounding("stochastic", seed, stream), index)
   scale = np.where(dead, scale, np.minimum(low + up, last))
-  scale = np.where(bad, E4M3.nan, scale).astype(np.uint32)
-  return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]),
-                   scale.reshape(rows, y.shape[1] // fmt.block), scaler.T, transform, Report(0), y, None, None, None)
+  scale = np.where(eden.bad, E4M3.nan, scale).astype(np.uint32)
+  return Quantized(fmt, rows, cols, from_blocks(eden.codes, fmt, rows, y.shape[1]),
+                   scale.reshape(rows, y.shape[1] // fmt.block), eden.T, transform, Report(0), y, None, None, None)
+
+
+def power_ratio(old, new):
+  """Of the smallest positive values of two elements, if it is a power of two; else 1."""
+  r = f32(new.values[new.values > 0].min()) / f32(old.values[old.values > 0].min())
+  return r if bits_of(r) & 0x7FFFFF == 0 else ONE
+
+
+def grids_of(fmt):
+  return range(len(fmt.more) + 1)
+
+
+def of_elements(q, of_block):
+  """An array of blocks for every row and column of q."""
+  return np.repeat(np.repeat(of_block, q.format.strip_rows, 0)[: q.rows], q.format.block, 1)
+
+
+def in_width(a, cols, fill):
+  """Rows of `cols` columns: cut, or filled up."""
+  kept = min(cols, a.shape[1])
+  out = np.full((a.shape[0], cols), fill, a.dtype)
+  out[:, :kept] = a[:, :kept]
+  return out
 
 
 def cast(q, to):
   """q in another format, and (blocks, inexact blocks, inexact elements)."""
-  grid, new = q.format.element.values, to.element.values
-  ratio = f32(new[new > 0].min()) / f32(grid[grid > 0].min())
-  ratio = ratio if bits_of(ratio) & 0x7FFFFF == 0 else ONE
   cols = round_up(q.cols, max(q.transform.n, to.block))
-  kept = min(cols, q.codes.shape[1])
-  codes = np.full((q.rows, cols), q.format.element.zero, q.codes.dtype)
-  codes[:, :kept] = q.codes[:, :kept]
-  e = np.zeros((q.rows, cols), np.float32)
-  effective = q.row_scales() * (q.tensor_scale if q.format.tensor_scale else ONE)
-  e[:, :kept] = np.repeat(effective, q.format.block, 1)[:, :kept]
-  scaler = BlockScaler(to, f32(0), False)
-  scaler.T = cast_tensor_scale(q, to, q.row_scales(), ratio)
-  scaler.S = np.minimum(ONE / scaler.T, FLT_MAX)
+  codes = in_width(q.codes, cols, q.format.element.zero)
+  h = in_width(of_elements(q, q.grids if q.grids is not None else np.zeros(q.scales.shape, np.int64)), cols, 0)
+  effective = np.repeat(q.row_scales(), q.format.block, 1) * (q.tensor_scale if q.format.tensor_scale else ONE)
+  scale_of = effective
+  for each, size in zip(q.exponents or [], q.format.groups):
+    scale_of = scale_of * np.repeat(np.exp2(each.astype(np.float32)), size, axis=1)
+  e = in_width(scale_of.astype(np.float32), cols, f32(0))
+  value = np.stack([q.format.grid(g).values for g in grids_of(q.format)])[h, codes]
+  decoded = (value * e).astype(np.float32)
+  outer, outer_values = cast_outer_scales(q, to, effective, cols)
 
-  decoded, wanted = grid[codes] * e, grid[codes] * ratio
-  match = wanted[..., None] == new
-  same_sign = match & (np.signbit(wanted)[..., None] == np.signbit(new))
-  mapped = np.where(same_sign.any(-1), same_sign.argmax(-1), match.argmax(-1))
-  mapped[(e == 0) & (grid[codes] != 0)] = to.element.zero
-  blocks = lambda a: a.reshape(-1, to.block)
-  counts = blocks((grid[codes] != 0) & (e != 0))
-  top = np.where(counts, blocks(e), f32(0)).max(1, initial=f32(0))
-  w = top / ratio
-  scale = to.scale.encode(w / scaler.T if to.tensor_scale else w)
-  direct = (to.scale.decode(scale) * scaler.T == w) & (w * ratio == top)
-  direct &= (~counts | (blocks(e) == top[:, None]) & blocks(match.any(-1))).all(1)
-  scale = np.where(top == 0, np.uint32(0), scale)
-  direct |= top == 0
-  bad = ~np.isfinite(blocks(e)).all(1)
+  blocks = lambda a: to_blocks(a, to)
+  counts = blocks((value != 0) & (e != 0))
+  top, first_h = block_value(counts, blocks(e), f32(0)), block_value(counts, blocks(h), 0)
+  same = (~counts | (blocks(e) == top[:, None]) & (blocks(h) == first_h[:, None])).all(1)
+  empty, bad = top == 0, ~np.isfinite(blocks(e)).all(1)
+  T = outer_values.ravel()
+  direct, grid, scale = empty.copy(), np.zeros(len(top), np.int64), np.zeros(len(top), np.uint32)
+  new_codes = np.full(counts.shape, to.element.zero, np.int64)
+  for g in grids_of(to):
+    ratio = np.array([power_ratio(q.format.grid(i), to.grid(g)) for i in grids_of(q.format)], np.float32)
+    wanted = (value * ratio[h]).astype(np.float32)
+    match = wanted[..., None] == to.grid(g).values
+    same_sign = match & (np.signbit(wanted)[..., None] == np.signbit(to.grid(g).values))
+    mapped = np.where(same_sign.any(-1), same_sign.argmax(-1), match.argmax(-1))
+    mapped[(e == 0) & (value != 0)] = to.grid(g).zero
+    w = top / ratio[first_h]
+    s = to.scale.encode(w / (T * to.factor(g)).astype(np.float32)).astype(np.uint32)
+    v = (to.scale.decode(s) * to.factor(g)).astype(np.float32)
+    fits = same & ((v * T).astype(np.float32) == w) & (w * ratio[first_h] == top) & (~counts | blocks(match.any(-1))).all(1)
+    take = (fits & ~direct & ~empty) | (empty if g == 0 else False)
+    grid, scale = np.where(take & ~empty, g, grid), np.where(take & ~empty, s, scale)
+    new_codes = np.where(take[:, None], blocks(mapped), new_codes)
+    direct |= take
 
-  x = np.where(bad[:, None], f32(0), blocks(decoded))
-  again = choose_scales(x, np.abs(x).max(1), scaler, Rule(default_rule(to), searches=True))
-  other = round_element(scaler.scaled(x, again), to.element)
-  other[scaler.zero(again) | (np.abs(x).max(1) == 0)] = to.element.zero
-  infinite = ~np.isfinite(x).all(1) & ~direct
-  scale = np.where(bad | infinite, np.uint32(to.scale.nan), np.where(direct, scale, again)).astype(np.uint32)
-  out_codes = np.where((bad | infinite)[:, None], to.element.zero, np.where(direct[:, None], blocks(mapped), other))
-  out = Quantized(to, q.rows, q.cols, out_codes.reshape(q.rows, cols).astype(q.codes.dtype),
-                  scale.reshape(q.rows, cols // to.block), scaler.T if to.tensor_scale else ONE, q.transform,
-                  None, None)
+  if to == q.format and to.groups:
+    direct[:] = True
+    scale = np.where(empty, scale, in_width(q.scales, cols // to.block, np.uint32(0)).ravel())
+    new_codes = np.where(empty[:, None], new_codes, blocks(codes))
+
+  x = np.where(bad[:, None] | ~np.isfinite(blocks(decoded)).all(1)[:, None], f32(0), blocks(decoded))
+  new_scale, new_grid, other, new_exponents = quantized_blocks(x, to, T)
+  redo = ~direct & ~bad
+  infinite = redo & ~np.isfinite(blocks(decoded)).all(1)
+  scale = np.where(bad | infinite, np.uint32(to.scale.nan), np.where(redo, new_scale, scale)).astype(np.uint32)
+  grid = np.where(bad | infinite, 0, np.where(redo, new_grid, grid))
+  new_codes = np.where((bad | infinite)[:, None], to.element.zero, np.where(redo[:, None], other, new_codes))
+  strips = round_up(q.rows, to.strip_rows) // to.strip_rows
+  shape = (strips, cols // to.block)
+  exponents = [np.where((redo & ~infinite)[:, None], each, 0).astype(np.uint8).reshape(q.rows, cols // size)
+               for each, size in zip(new_exponents, to.groups)]
+  if to == q.format and to.groups:
+    copied = np.where(bad | empty, 0, 1).astype(np.uint8).reshape(shape)
+    exponents = [in_width(each, cols // size, np.uint8(0)) * np.repeat(copied, to.block // size, 1)
+                 for each, size in zip(q.exponents, to.groups)]
+  out = Quantized(to, q.rows, q.cols, from_blocks(new_codes, to, q.rows, cols).astype(np.uint8), scale.reshape(shape),
+                  outer if to.tensor_scale else ONE, q.transform, None, None, outer if to.outer is not None else None,
+                  grid.reshape(shape) if to.more else None, exponents or None)
   got = blocks(dequantize_padded(out))
   differ = np.where(bad[:, None], ~np.isnan(blocks(decoded)), got != blocks(decoded))
   return out, (len(scale), int(differ.any(1).sum()), int(differ.sum()))
 
 
-def cast_tensor_scale(q, to, scales, ratio):
-  if not to.tensor_scale:
-    return ONE
-  if q.format.tensor_scale and q.format.scale is to.scale:
-    return f32(q.tensor_scale / ratio)
-  m = scales * (q.tensor_scale if q.format.tensor_scale else ONE) / ratio
-  m = np.max(m, initial=f32(0), where=np.isfinite(m) & (m > 0))
-  if m == 0:
-    return ONE
-  t = -126
-  while t < 127 and float(m) > float(to.scale.largest) * 2.0**t:
-    t += 1
-  return f32(2.0**t)
+def block_value(counts, values, none):
+  """For each block the value of its first element that counts."""
+  at = counts.argmax(1)
+  return np.where(counts.any(1), values[np.arange(len(values)), at], none) if len(values) else np.zeros(0, values.dtype)
+
+
+def quantized_blocks(x, to, T):
+  """Scale, grid, codes and exponents of finite blocks x under outer scales T, nearest even."""
+  rule = Rule(default_rule(to), searches=not (to.more or to.groups))
+  amax = np.abs(x).max(1, initial=f32(0))
+  grid, scale, codes, exponents = np.zeros(len(x), np.int64), None, None, []
+  for g in grids_of(to):
+    scaler = BlockScaler(to, f32(0), False, g)
+    scaler.T = T
+    scaler.S = np.minimum(ONE / T, FLT_MAX).astype(np.float32)
+    s = choose_scales(x, amax, scaler, rule).astype(np.uint32)
+    err, idle = scaler.error(x, s), scaler.zero(s) | (amax == 0)
+    t = scaler.scaled(x, s)
+    if to.groups:
+      t, exponents = take_exponents(np.where(idle[:, None], f32(0), t), to)
+    c = round_element(t, scaler.element)
+    c[idle] = scaler.element.zero
+    better = np.ones(len(x), bool) if g == 0 else err < least
+    least = err if g == 0 else np.where(better, err, least)
+    grid = np.where(better, g, grid)
+    scale, codes = (s, c) if g == 0 else (np.where(better, s, scale), np.where(better[:, None], c, codes))
+  return scale, grid, codes, exponents
+
+
+def cast_outer_scales(q, to, effective, cols):
+  """(the outer scales of the result as it stores them, the one of every block)."""
+  strips, across = round_up(q.rows, to.strip_rows) // to.strip_rows, cols // to.block
+  if not to.two_level:
+    return None, np.ones((strips, across), np.float32)
+  fitting = [g for g in grids_of(to) if np.isin(q.format.element.values * power_ratio(q.format.element, to.grid(g)),
+                                                to.grid(g).values).all()]
+  g = fitting[0] if fitting else 0
+  part = np.array([power_ratio(q.format.grid(i), to.grid(g)) * to.factor(g) for i in grids_of(q.format)], np.float32)
+  h = of_elements(q, q.grids) if q.grids is not None else np.zeros(effective.shape, np.int64)
+  largest = (effective * f32(2**len(q.format.groups))).astype(np.float32) / part[h]
+  old = np.repeat(np.repeat(q.block_outer(), q.format.strip_rows, 0)[: q.rows], q.format.block, 1)
+
+  def scale(rows, columns):
+    own = old[rows, columns]
+    kept = own.size and q.format.two_level and q.format.scale is to.scale and to.outer_type is not BF16
+    if kept and np.isfinite(own).all() and (own == own.flat[0]).all():
+      return f32(own.flat[0] / part[0])
+    m = largest[rows, columns]
+    m = np.max(m, initial=f32(0), where=np.isfinite(m) & (m > 0))
+    t = -126
+    while m != 0 and t < 127 and float(m) > float(to.scale.largest) * 2.0**t:
+      t += 1
+    return ONE if m == 0 else f32(2.0**t)
+
+  if to.tensor_scale:
+    T = scale(slice(None), slice(0, cols))
+    return T, np.full((strips, across), T, np.float32)
+  covered = max(to.covered(cols), 1)
+  T = np.array([[scale(slice(i * to.strip_rows, (i + 1) * to.strip_rows), slice(k, k + covered))
+                 for k in range(0, cols, covered)] for i in range(strips)], np.float32).reshape(strips, -(-cols // covered))
+  column = np.arange(across) * to.block // covered
+  return (to.outer_type or FLOAT).encode(T), T[:, column]
 
 
 def dequantize_padded(q):
@@ -1110,7 +1243,9 @@ def derive(seed, step, layer, role):
   return int(words[0]) | int(words[1]) << 32
 
 
-RECIPES = ("ufp4", "e2m1_baseline", "nvfp4", "te_four_over_six", "quartet2", "tetrajet2", "if4", "hif4")
+UNIFORM = {"ufp4": "e1m2_f32", "ufp4-int4": "int4_f32", "nv-uniform": "nv_e1m2",
+           **{"ufp4-" + n: n for n in ("nvint4", "mx_e1m2", "mxint4")}}  # ufp4_recipe of other formats
+RECIPES = (*UNIFORM, "e2m1-baseline", "nvfp4", "te-four-over-six", "quartet2", "tetrajet2", "if4", "hif4", "bf16")
 
 
 def recipe_operand(recipe, seed, step, layer, operand):
@@ -1118,15 +1253,18 @@ def recipe_operand(recipe, seed, step, layer, operand):
   gemm = operand // 2
   random_word = Rounding("stochastic", derive(seed, step, layer, 16 + operand), 0)
   rounding = random_word if operand in (2, 4) else NEAREST_EVEN
-  if recipe == "ufp4":
-    return PRESETS["e1m2_f32"], random_hadamard(16, derive(seed, 0, layer, gemm)), rounding, None
-  if recipe == "e2m1_baseline":
+  if recipe in UNIFORM:
+    fmt = PRESETS[UNIFORM[recipe]]
+    unclipped = None if fmt.scale is FLOAT else "mx_ceil" if fmt.scale is E8M0 else "scale_up"
+    rule = unclipped if operand in (2, 4) else None
+    return fmt, random_hadamard(16, derive(seed, 0, layer, gemm)), rounding, rule
+  if recipe == "e2m1-baseline":
     transform = random_hadamard(16, derive(seed, 0, layer, gemm)) if gemm == 2 else IDENTITY
     return PRESETS["e2m1_f32"], transform, rounding, None
   if recipe in ("nvfp4", "if4"):
     fmt = dataclasses.replace(PRESETS[recipe], square=operand in (1, 3))
     return fmt, signed_hadamard(TE_SIGNS, True) if gemm == 2 else IDENTITY, rounding, None
-  if recipe == "te_four_over_six":
+  if recipe == "te-four-over-six":
     fmt = dataclasses.replace(PRESETS["nvfp4"], square=operand in (1, 3))
     return fmt, IDENTITY, NEAREST_EVEN, Rule("four_over_six", absolute=True)
   if recipe == "quartet2":
@@ -1140,6 +1278,13 @@ def recipe_operand(recipe, seed, step, layer, operand):
   if recipe == "hif4":
     return PRESETS["hif4"], random_hadamard(64, derive(seed, 0, layer, gemm)), NEAREST_EVEN, None
   raise ValueError(recipe)
+
+
+def linear_bf16(gemm, left, right):
+  """The operands of bf16_recipe, rounded, in binary64."""
+  which = GEMMS.index(gemm)
+  operands = (left if which < 2 else left.T, right if which == 0 else right.T)
+  return [load(store(x, "bf16"), "bf16").astype(np.float64) for x in operands]
 
 
 def linear(recipe, seed, step, layer, gemm, left, right):
@@ -1164,7 +1309,7 @@ def nmse(q):
 def measure(q):
   """(attenuation, SQNR in dB, bucket utilization) of a quantized matrix."""
   x, d = q.transformed.astype(np.float64), dequantize_padded(q).astype(np.float64)
-  values = q.values() + f32(0)  # the two zeros are one value
+  values = q.format.element.values[q.codes] + f32(0)  # of the first grid; the two zeros are one value
   counts = np.unique(values, return_counts=True)[1]
   share = counts / counts.sum()
   utilization = np.exp2(-(share * np.log2(share)).sum()) / q.format.element.distinct

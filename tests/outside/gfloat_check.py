@@ -89,6 +89,20 @@ def main():
     want = encoded(info, rounded(info, x.astype(np.float64) * factor, RoundMode.TiesToEven))
     test.equal(info.name, x, np.where(got == 8, 0, got), want)
 
+  # Its other formats of 4 bits as grids of their numbers. Where a code is an infinity or NaN the grid has 0 once more,
+  # which no conversion gives; numbers beyond the largest one saturate.
+  for signedness in (Signedness.Signed, Signedness.Unsigned):
+    for domain in (Domain.Finite, Domain.Extended):
+      for precision in range(1, 5):
+        info = formats.format_info_p3109(4, precision, signedness, domain)
+        values = np.array([gfloat.decode_float(info, code).fval for code in range(16)], np.float32)
+        grid = np.where(np.isfinite(values), values, np.float32(0))
+        x = driver.inputs(grid)
+        x = x[np.isfinite(x)] if info.is_signed else np.maximum(x[np.isfinite(x)], 0)
+        for policy, mode in (("/nearest_even", RoundMode.TiesToEven), ("/toward_zero", RoundMode.TowardZero)):
+          got = test.convert("grid:" + ":".join(str(v) for v in grid) + policy, x)
+          test.equal(f"{info.name}{policy}", x, got, encoded(info, rounded(info, x, mode)))
+
   for kind in ("e4m3", "bf16", "fp16"):
     x = driver.inputs(test.values(kind, np.arange(1 << kinds[kind].k)))
     if kind == "fp16":

@@ -17,6 +17,11 @@ if [ "$1" = packers ]; then
     "$python" -c "import importlib.util as u, sys; sys.exit(u.find_spec('${package%%:*}') is None)" ||
       "$python" -m pip install --quiet --no-deps --no-build-isolation --disable-pip-version-check "${package#*:}" || true
   done
+elif [ "$1" = quantizers ]; then
+  if ! python=$(make_venv quantizers torch numpy torchao==0.18.0 bitsandbytes==0.50.2); then
+    echo "SKIPPED: PyTorch, torchao and bitsandbytes could not be had from PyPI, so nothing was compared"
+    exit 77
+  fi
 elif ! python=$(make_venv outside numpy ml_dtypes gfloat safetensors gguf); then
   echo "SKIPPED: ml_dtypes, gfloat, safetensors and gguf could not be had from PyPI, so nothing was compared with them"
   exit 77

@@ -11,8 +11,8 @@
 // | TYPE/POLICY                     | float bits | elements: the code by a rounding policy        |
 // | TYPE/stochastic SEED STREAM     | float bits | the same; number i of the input has index i    |
 //
-// TYPE: e2m1 e1m2 e3m0 int4 nf4 e4m3 ue5m3 e8m0 bf16 fp16 fp8_e4m3 fp8_e5m2 fp6_e3m2 fp6_e2m3. POLICY: nearest_even
-// nearest_away toward_zero.
+// TYPE: e2m1 e1m2 e3m0 int4 nf4 e4m3 ue5m3 e8m0 bf16 fp16 fp8_e4m3 fp8_e5m2 fp6_e3m2 fp6_e2m3; grid:V0:...:V15, the
+// grid of sixteen values, of which only the policies are asked. POLICY: nearest_even nearest_away toward_zero.
 #include <ufp4/format/fp4.hpp>
 #include <ufp4/format/fp8.hpp>
 #include <ufp4/format/int4.hpp>
@@ -42,6 +42,19 @@ ufp4::rounding_spec policy(const request& r) {
   if (r.what == "toward_zero") return ufp4::toward_zero{};
   if (r.what == "stochastic") return r.random_bits;
   throw std::invalid_argument("'" + r.what + "' is no operation on " + r.type);
+}
+
+/// "grid:0:0.5:..."
+ufp4::grid4 grid_from(const std::string& type) {
+  float values[16];
+  const char* at = type.c_str() + 4;
+  for (float& v : values) {
+    if (*at != ':') throw std::invalid_argument("'" + type + "' is no grid of sixteen values");
+    char* end = nullptr;
+    v = std::strtof(at + 1, &end);
+    at = end;
+  }
+  return ufp4::grid_of_values(values);
 }
 
 template <class T>
@@ -74,6 +87,12 @@ void answer(const request& r, std::vector<std::uint32_t>& numbers) {
 }
 
 void answer(const request& r, std::vector<std::uint32_t>& numbers) {
+  if (r.type.starts_with("grid:")) {
+    const ufp4::grid4 grid = grid_from(r.type);
+    const ufp4::rounding_spec rounding = policy(r);
+    for (std::uint32_t& x : numbers) x = ufp4::round_to_grid(grid, rounding, ufp4::detail::to_float(x), 0);
+    return;
+  }
   if (r.type == "e2m1") return answer<ufp4::fp4<ufp4::E2M1>>(r, numbers);
   if (r.type == "e1m2") return answer<ufp4::fp4<ufp4::E1M2>>(r, numbers);
   if (r.type == "e3m0") return answer<ufp4::fp4<ufp4::E3M0>>(r, numbers);

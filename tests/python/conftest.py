@@ -18,7 +18,7 @@ hypothesis.settings.register_profile("suite", database=None, deadline=None, max_
 hypothesis.settings.load_profile("suite")
 
 
-# Those of the presets that fewer operations have: prepack has no elements of one byte; GPUs, casts and Format have the
+# Those of the presets that fewer operations have: prepack, casts and GPUs have no elements of one byte; Format has the
 # formats that grid, scale, block and tensor scale describe.
 NAMES = [f.name for f in ufp4.formats()]
 FOUR_BITS = [f.name for f in ufp4.formats() if f.code_bits == 4]

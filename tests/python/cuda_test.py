@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
-from conftest import PLAIN as NAMES
+from conftest import FOUR_BITS as NAMES
 from conftest import normal, same_bits
 
 torch = pytest.importorskip("torch")
@@ -32,10 +32,12 @@ def same_values(t, y):
 def test_quantize_and_dequantize_have_the_bits_of_the_cpu(name, dtype):
     x = on_device(normal(20, 75), dtype)
     x[3, 5] = float("nan")
-    rule = {"nvfp4": "four_over_six", "nv_e1m2": "scale_up", "mxfp4": "mx_ceil", "mx_e1m2": "mx_even"}.get(name)
+    rule = {"nvfp4": "four_over_six", "nv_e1m2": "scale_up", "mxfp4": "mx_ceil", "mx_e1m2": "mx_even",
+            "tetrajet2": "four_over_six", "if4": "scale_up", "hif4": "scale_up"}.get(name)
+    grids = [{"choose_grid": error} for error in ("mae", "max")] if len(ufp4.format(name).grids) > 1 else []
+    searches = [] if grids or name == "hif4" else [{"search": "mse"}, {"search": ufp4.Search("mae", 1, 2)}]
     for policies in ({}, {"rht": 16}, {"rht": ufp4.random_hadamard(64, 9), "rounding": ufp4.Stochastic(7, 3)},
-                     {"rounding": "nearest_away", "rule": rule}, {"search": "mse"}, {"rule": ufp4.Percentile(900)},
-                     {"search": ufp4.Search("mae", 1, 2)}):
+                     {"rounding": "nearest_away", "rule": rule}, {"rule": ufp4.Percentile(900)}, *grids, *searches):
         q, want = ufp4.cuda.quantize(x, name, **policies), ufp4.quantize(x.cpu(), name, **policies)
         assert q.cpu() == want and q.nbytes == want.nbytes and q.format == want.format and q.shape == want.shape
         assert same_values(q.dequantize(), want.dequantize())
@@ -46,15 +48,18 @@ def test_quantize_and_dequantize_have_the_bits_of_the_cpu(name, dtype):
     assert ufp4.cuda.quantize(x[::2, ::3], name).cpu() == ufp4.quantize(x.cpu()[::2, ::3], name)
 
 
-def test_shards_and_an_amax_have_the_bits_of_the_whole():
+@pytest.mark.parametrize("name", ["nvfp4", "if4", "tetrajet2"])
+def test_shards_and_an_amax_have_the_bits_of_the_whole(name):
     x = on_device(normal(48, 256))
-    policies = {"rht": 32, "rounding": ufp4.Stochastic(5), "tensor_amax": 40.0}
-    whole = ufp4.cuda.quantize(x, "nvfp4", **policies)
-    part = ufp4.cuda.quantize(x[16:32, 64:128], "nvfp4", shard=(16, 64, 256), **policies)
-    assert torch.equal(part.codes, whole.codes[16:32, 32:64]) and part.tensor_scale == whole.tensor_scale
+    policies = {"rht": 32, "rounding": ufp4.Stochastic(5)}
+    if name != "tetrajet2":
+        policies["tensor_amax"] = 40.0
+    whole = ufp4.cuda.quantize(x, name, **policies)
+    part = ufp4.cuda.quantize(x[16:32, 128:], name, shard=(16, 128, 256), **policies)
+    assert torch.equal(part.codes, whole.codes[16:32, 64:]) and part.tensor_scale == whole.tensor_scale
 
 
-@pytest.mark.parametrize("name", ["nvfp4", "mxfp4", "e1m2_f32", "nvint4"])
+@pytest.mark.parametrize("name", ["nvfp4", "mxfp4", "e1m2_f32", "nvint4", "tetrajet2", "if4", "mixfp4", "razer", "hif4"])
 def test_products_have_the_bits_of_the_cpu(name):
     x, w, bias = normal(17, 80, 1), normal(33, 80, 2), normal(1, 33)[0]
     a, b = ufp4.quantize(x, name, rht=16), ufp4.quantize(w, name, rht=16)
@@ -70,6 +75,22 @@ def test_products_have_the_bits_of_the_cpu(name):
     fast = ufp4.cuda.matmul(da, db)
     assert np.allclose(fast.cpu().numpy(), ufp4.matmul(a, b, **EXACT), rtol=1e-2, atol=0.5)
     assert "matmul: gem" in ufp4.cuda.explain_matmul(da, db)
+
+
+@pytest.mark.parametrize("name", ["tetrajet2", "if4", "mixfp4", "razer"])
+def test_products_of_two_formats_have_the_bits_of_the_cpu(name):
+    x, w = normal(9, 150, 1), normal(20, 150, 2)
+    a, b = ufp4.quantize(x, "nvfp4"), ufp4.quantize(w, name)
+    da, db = ufp4.cuda.quantize(on_device(x), "nvfp4"), ufp4.cuda.quantize(on_device(w), name)
+    assert same_values(ufp4.cuda.matmul(da, db, **EXACT), ufp4.matmul(a, b, **EXACT))
+    assert same_values(ufp4.cuda.matmul(db, da, **EXACT), ufp4.matmul(b, a, **EXACT))
+
+
+def test_the_scales_of_an_extended_format_are_the_bytes_of_the_cpu():
+    x = normal(5, 300)
+    for name in ("tetrajet2", "if4", "hif4"):
+        q, want = ufp4.cuda.quantize(on_device(x), name), ufp4.quantize(x, name)
+        assert q.scales.dtype == torch.uint8 and same_bits(q.scales.cpu().numpy(), want.scales)
 
 
 RECIPES_OF_CPUS = ("quartet2",)  # without kernels for GPUs
@@ -144,6 +165,8 @@ ERRORS = {
     "unknown format: fp4": lambda x: ufp4.cuda.quantize(x, "fp4"),
     "formats with elements of one byte run on the CPU only": lambda x: ufp4.cuda.quantize(x, "mxint8"),
     "are for e8m0 scales": lambda x: ufp4.cuda.quantize(x, "nvfp4", rule="mx_ceil"),
+    "choose_grid has no effect: the format has one grid": lambda x: ufp4.cuda.quantize(x, "hif4", choose_grid="max"),
+    "a shard of a format with a tensor scale needs": lambda x: ufp4.cuda.quantize(x, "razer", shard=(0, 0, 64)),
     "n must be 16, 32, 64, 128 or 256, got 17": lambda x: ufp4.cuda.quantize(x, "nvfp4", rht=17),
     "tensor_amax has no effect": lambda x: ufp4.cuda.quantize(x, "mxfp4", tensor_amax=1.0),
     "a shard of a format with a tensor scale": lambda x: ufp4.cuda.quantize(x, "nvfp4", shard=(0, 0, 64)),

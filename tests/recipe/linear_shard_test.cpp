@@ -358,6 +358,24 @@ TEST_CASE("a token_shard that does not fit is rejected before anything is writte
       weight(recipe::ufp4_recipe<mx_e1m2>(1), {.first = zero, .total = at80}, 48) ==
       "linear_backward_weight: the tokens of part 0 must be a multiple of 32, the longer of block and transform along "
       "the tokens, or the last of the whole part: got 0 .. 48 of 80");
+  // tetrajet2 has outer scales of 128 tokens: a part of them would have others than the whole.
+  const std::size_t at128[] = {128}, at160[] = {160};
+  CHECK(weight(recipe::tetrajet2_recipe(1), {.first = at128, .total = at160}) == "");
+  CHECK(weight(recipe::tetrajet2_recipe(1), {.first = at16, .total = at48}) ==
+        "linear_backward_weight: token_shard.first[0] must be a multiple of 128, the least common multiple of block, "
+        "transform and segment along the tokens, got 16");
+  recipe::training_recipe segments = recipe::tetrajet2_recipe(1);
+  segments.wgrad.left.format = segments.wgrad.right.format =
+      spec_of<block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>>;
+  CHECK(weight(segments, {.first = at48, .total = at80}) == "");
+  CHECK(weight(segments, {.first = zero, .total = at80}) ==
+        "linear_backward_weight: the tokens of part 0 must be a multiple of 48, the least common multiple of block, "
+        "transform and segment along the tokens, or the last of the whole part: got 0 .. 32 of 80");
+  segments.wgrad.right.format = spec_of<block_format<fp4<E2M1>, e4m3, 16, per_row<float>>>;
+  CHECK(
+      weight(segments, {.first = at48, .total = at80}) ==
+      "linear_backward_weight: the tokens of part 0 must be the whole part, since wgrad.right (X^T) has an outer scale "
+      "for each row: got 48 .. 80 of 80");
   recipe::training_recipe tall = recipe::e2m1_baseline_recipe(1);
   tall.fprop.left.format.block = tall.fprop.right.format.block = square(32);
   CHECK(forward(tall, {.first = at16}) ==

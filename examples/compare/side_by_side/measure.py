@@ -3,18 +3,29 @@
 """A Result is (data, format, rht, search, sqnr_db): rht is 1 after a random Hadamard transform of the format's block,
 search is 1 with mse_search. Formats that take no search have no such results. Of several tensors, signal and noise are
 summed.
+
+Four Over Six is measured as formats of its own: nvfp4 under the two scale rules, and Transformer Engine's two variants,
+which are no scale rules and have a program of their own, te_four_over_six.
 """
 
 import collections
 import csv
+import fnmatch
 import io
 import json
 import math
 import pathlib
 import subprocess
 
+import networks
+
 RANDOM = ("gauss", "laplace", "t5", "outliers")
+RULES = {"nvfp4_four_over_six": "four_over_six", "nvfp4_four_over_six_mae": "four_over_six_mae"}
+TE = ("te_nvfp4_four_over_six", "te_nvfp4_four_over_six_448")
 Result = collections.namedtuple("Result", "data format rht search sqnr_db")
+# One call of the tool: what to measure; of a rule, the name that takes the place of nvfp4.
+Run = collections.namedtuple("Run", "search arguments name", defaults=(None,))
+RULE_RUNS = tuple(Run(0, ["--format", "nvfp4", "--rule", rule], name) for name, rule in RULES.items())
 
 
 def run(tool, *arguments):
@@ -24,42 +35,64 @@ def run(tool, *arguments):
     return done.stdout
 
 
-def formats_of(tool):
+def presets_of(tool):
     """What `ufp4 formats --json` has of every preset."""
     return json.loads(run(tool, "formats", "--json"))["formats"]
 
 
+def formats_of(tool):
+    """The same, and behind nvfp4 its variants with Four Over Six."""
+    formats = []
+    for preset in presets_of(tool):
+        formats.append(preset)
+        if preset["name"] == "nvfp4":
+            formats += [{**preset, "name": name} for name in (*RULES, *TE)]
+    return formats
+
+
 def takes_search(preset):
-    return not preset["more_grids"] and not preset["exponent_columns"]
+    own_rule = preset["name"] in RULES or preset["name"] in TE
+    return not preset["more_grids"] and not preset["exponent_columns"] and not own_rule
 
 
-def lists_of(tool):
-    """(search, arguments) of the two runs over all formats: with default scales, and with the search."""
-    presets = formats_of(tool)
-    searched = ",".join(p["name"] for p in presets if takes_search(p))
-    return ((0, ["--format", "all"]), (1, ["--format", searched, "--search", "mse"]))
+def runs_of(tool):
+    """All formats with default scales, those that take the search with it, and the rules of Four Over Six."""
+    searched = ",".join(p["name"] for p in presets_of(tool) if takes_search(p))
+    return (Run(0, ["--format", "all"]), Run(1, ["--format", searched, "--search", "mse"]), *RULE_RUNS)
 
 
-def measure_random(tool, data, lists=None):
+def read_csv(text, data, search=0, name=None):
+    for row in csv.DictReader(io.StringIO(text)):
+        yield Result(data, name or row["format"], int(row["rht"] != "0"), search, float(row["sqnr_db"]))
+
+
+def measure_random(tool, data, runs=None):
     results = []
-    for search, arguments in lists or lists_of(tool):
-        text = run(tool, "compare", "--random", data, *arguments, "--csv")
-        for row in csv.DictReader(io.StringIO(text)):
-            rht = int(row["rht"] != "0")
-            results.append(Result(data, row["format"], rht, search, float(row["sqnr_db"])))
+    for search, arguments, name in runs or runs_of(tool):
+        results += read_csv(run(tool, "compare", "--random", data, *arguments, "--csv"), data, search, name)
     return results
+
+
+def measure_te_random(te, data):
+    return list(read_csv(run(te, "random", data), data))
+
+
+def measure_te_file(te, data, path, pattern):
+    """Of the tensors of a .safetensors file whose names match the pattern."""
+    names = networks.read_safetensors(pathlib.Path(path).read_bytes())
+    return list(read_csv(run(te, *(f"{path}:{name}" for name in names if fnmatch.fnmatchcase(name, pattern))), data))
 
 
 def measure_file(tool, data, path, pattern):
     """Of the tensors of a file whose names match the pattern."""
     results = []
-    for search, arguments in lists_of(tool):
+    for search, arguments, name in runs_of(tool):
         report = json.loads(run(tool, "inspect", str(path), "--tensor", pattern, *arguments, "--json"))
         signal, noise = collections.Counter(), collections.Counter()
         for tensor in report["tensors"]:
             energy = tensor["rms"] ** 2 * tensor["rows"] * tensor["columns"]
             for outcome in tensor["formats"]:
-                key = (outcome["format"], int(outcome["rht"] != 0))
+                key = (name or outcome["format"], int(outcome["rht"] != 0))
                 signal[key] += energy
                 noise[key] += energy / 10 ** (outcome["sqnr_db"] / 10)
         results += [Result(data, *key, search, decibels(signal[key] / noise[key])) for key in signal]

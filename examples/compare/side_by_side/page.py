@@ -18,6 +18,13 @@ DATA = {
     "W": "W",
     "dY": "dY",
 }
+# The names of variants of a format.
+LABELS = {
+    "nvfp4_four_over_six": "nvfp4 4/6, squared",
+    "nvfp4_four_over_six_mae": "nvfp4 4/6, absolute",
+    "te_nvfp4_four_over_six": "nvfp4 4/6, TE 256",
+    "te_nvfp4_four_over_six_448": "nvfp4 4/6, TE 448",
+}
 # Each integer format has the values of the format beside it with other codes, and so the same results.
 TWINS = {"nvint4": "nv_e1m2", "mxint4": "mx_e1m2", "int4_f32": "e1m2_f32"}
 # Bits an element where they are not those of storage: a code of 6 bits takes a byte.
@@ -29,6 +36,15 @@ END = "<!-- end of tables -->"
 
 def bits_of(preset):
     return BITS.get(preset["name"], preset["bits_per_element"])
+
+
+def label_of(name):
+    return LABELS.get(name, name)
+
+
+def cell_of(name):
+    """The name in a table: that of a preset as code."""
+    return LABELS[name].replace("nvfp4", "`nvfp4`") if name in LABELS else f"`{name}`"
 
 
 def shown(presets):
@@ -61,7 +77,7 @@ class Table:
             for data in DATA:
                 text = f"{self.best_available(name, data, rht, search):.2f}"
                 cells.append(f"**{text}**" if name in small and text == best[data] else text)
-            lines.append(f"| `{name}` | {bits_of(preset):g} | " + " | ".join(cells) + " |")
+            lines.append(f"| {cell_of(name)} | {bits_of(preset):g} | " + " | ".join(cells) + " |")
         return "\n".join(lines)
 
 

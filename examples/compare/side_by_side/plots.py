@@ -53,7 +53,7 @@ def draw_panel(axes, table, presets, data):
         if searched[0] is not None:
             axes.plot(max(searched), y, "|", color="black", markersize=9, markeredgewidth=1.4, zorder=4)
     axes.set_title(page.DATA[data], fontsize=10)
-    axes.set_yticks(range(len(presets)), [f"{p['name']}, {page.bits_of(p):g} bits" for p in presets])
+    axes.set_yticks(range(len(presets)), [f"{page.label_of(p['name'])}, {page.bits_of(p):g} bits" for p in presets])
     axes.set_ylim(len(presets) - 0.5, -0.5)
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.tick_params(length=0)
@@ -75,7 +75,7 @@ def legend_handles():
 
 def draw_overview(table, presets, path):
     presets = [p for p in presets if page.bits_of(p) <= 6 and p["group"] != "wide"]
-    figure, grid = plt.subplots(2, 5, figsize=(13, 7.2), sharey=True)
+    figure, grid = plt.subplots(2, 5, figsize=(13, 8.6), sharey=True)
     for axes, data in zip(grid.flat, page.DATA):
         draw_panel(axes, table, presets, data)
     for axes in grid[1]:
@@ -97,7 +97,7 @@ def signed(value):
 
 def draw_lead(table, presets, path):
     names = [p["name"] for p in presets if page.bits_of(p) <= page.COMPARED_BITS and p["name"] != OURS]
-    figure, both = plt.subplots(1, 2, figsize=(13, 4.3), sharey=True)
+    figure, both = plt.subplots(1, 2, figsize=(13, 5.3), sharey=True)
     for axes, search, title in zip(both, (0, 1), ("default scales", "with mse_search, where the format takes it")):
         values = [[lead(table, n, d, search) for d in page.DATA] for n in names]
         axes.pcolormesh(values, cmap="PuOr", vmin=-3, vmax=3)
@@ -113,7 +113,7 @@ def draw_lead(table, presets, path):
             ha="right",
             rotation_mode="anchor",
         )
-        axes.set_yticks([y + 0.5 for y in range(len(names))], names)
+        axes.set_yticks([y + 0.5 for y in range(len(names))], [page.label_of(n) for n in names])
         axes.tick_params(length=0)
     both[0].invert_yaxis()  # shared
     figure.suptitle(

@@ -22,6 +22,7 @@ results=$here/results.csv
 release=$ufp4_build/release
 work=$ufp4_build/side_by_side
 tool=$release/examples/ufp4
+te=$release/examples/te_four_over_six
 steps=600 # of size micro: the last one is captured
 export PYTHONDONTWRITEBYTECODE=1
 
@@ -31,10 +32,11 @@ python=$(make_venv side_by_side "matplotlib>=3.8")
 mkdir -p "$work"
 {
   cmake --preset release -S "$source_dir" -B "$release" -D UFP4_BUILD_BENCH=OFF
-  cmake --build "$release" --target ufp4_tool train_lm
+  cmake --build "$release" --target ufp4_tool te_four_over_six train_lm
 } >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log" >&2; exit 1; }
 
 if [ "${1:-}" != --draw ]; then
+  # shellcheck disable=SC2046 # several words
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work/wheels" \
     $("$python" -c "
 import sys
@@ -43,6 +45,6 @@ import networks
 print(*(f'{package}=={version}' for package, version, *_ in networks.NETWORKS.values()))")
   rm -rf "$work/micro"
   "$release/examples/train_lm" --size micro --recipe bf16 --steps $steps --capture-at $steps --out "$work/micro" --quiet
-  "$python" "$here/side_by_side.py" measure "$tool" "$work/wheels" "$work/micro/operands-$steps.safetensors" "$results"
+  "$python" "$here/side_by_side.py" measure "$tool" "$te" "$work/wheels" "$work/micro/operands-$steps.safetensors" "$results"
 fi
 "$python" "$here/side_by_side.py" draw "$tool" "$results" "$source_dir/docs/side_by_side.md" "$source_dir/docs/pictures"

@@ -22,10 +22,8 @@ class coded {
   const transform_spec& transform() const { return m_->transform; }
   std::span<const std::uint8_t> codes() const { return {m_->codes, rows() * padded_cols() / 2}; }
   std::span<const std::byte> scales() const {
-    const std::size_t blocks = padded_cols() / static_cast<std::size_t>(spec().block.cols);
-    return {static_cast<const std::byte*>(m_->scales),
-            ufp4::detail::scale_rows(rows(), spec().block) * blocks *
-                static_cast<std::size_t>(ufp4::detail::scale_bytes(spec().scale))};
+    return {static_cast<const std::byte*>(m_->scales), ufp4::detail::scale_rows(rows(), spec().block) *
+                                                           ufp4::detail::scale_strip_of(spec(), padded_cols()).bytes()};
   }
   float* tensor_scale() const { return m_->tensor_scale; }
 

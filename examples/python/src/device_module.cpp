@@ -4,7 +4,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "device.hpp"
-#include "policies.hpp"
+#include "quantized.hpp"
 
 namespace ufp4::python {
 namespace {
@@ -53,27 +53,27 @@ struct call_place : device::place {
   }
 };
 
-/// Throws unless this module has the format: those of one grid with block scales alone or a tensor scale.
+/// Throws unless GPUs have kernels for the format.
 void check_available(const char* operation, const format_spec& f) {
   expects(!f.is_wide(), operation, ": formats with elements of one byte run on the CPU only: ", text_of(f));
-  expects(!ufp4::detail::is_extended(f), operation, ": format not available in ufp4.cuda: ", text_of(f), " has ",
-          ufp4::detail::extended_parts);
 }
 
-/// Padded columns, and rows and columns of the scales.
-std::tuple<std::size_t, std::size_t, std::size_t> sizes(const format_spec& format, std::size_t rows, std::size_t cols,
-                                                        const transform_spec& transform) {
+/// Padded columns, and of the array of scales the rows, the columns and the name of its type.
+std::tuple<std::size_t, std::size_t, std::size_t, std::string> sizes(const format_spec& format, std::size_t rows,
+                                                                     std::size_t cols,
+                                                                     const transform_spec& transform) {
   check_available("QuantizedTensor", format);
   const ufp4::detail::quantized_shape shape{format, 1, rows, cols, transform};
   (void)ufp4::detail::storage_of("quantize", shape);  // for its checks
-  return {shape.padded_cols(), ufp4::detail::scale_rows(rows, format.block),
-          shape.padded_cols() / static_cast<std::size_t>(format.block.cols)};
+  const auto [down, across] = scale_shape(format, rows, shape.padded_cols());
+  return {shape.padded_cols(), down, across, name_of(scale_element(format))};
 }
 
 void quantize(const tensor& x, const coded& out, nb::handle rounding, nb::handle rule, nb::handle search,
-              nb::handle tensor_amax, nb::handle shard, std::uintptr_t stream, nb::callable memory) {
+              nb::handle choose_grid, nb::handle tensor_amax, nb::handle shard, std::uintptr_t stream,
+              nb::callable memory) {
   const quantize_options<> o =
-      options_of("quantize", {nb::none(), rounding, rule, search, nb::none(), tensor_amax, shard});
+      options_of("quantize", {nb::none(), rounding, rule, search, choose_grid, tensor_amax, shard});
   device::policies how{o.rounding, o.rule, o.has_amax, o.has_shard, o.global_amax, o.place};
   device::quantize(call_place(stream, std::move(memory)), source_of(x), matrix_of(out), how);
 }
@@ -109,7 +109,7 @@ void bind_device(nb::module_& m) {
   m.def("device_transform", [](nb::handle rht) { return transform_of("quantize", rht); }, "rht"_a.none());
   m.def("device_sizes", &sizes);
   m.def("device_quantize", &quantize, "x"_a, "out"_a, "rounding"_a.none(), "rule"_a.none(), "search"_a.none(),
-        "tensor_amax"_a.none(), "shard"_a.none(), "stream"_a, "memory"_a);
+        "choose_grid"_a.none(), "tensor_amax"_a.none(), "shard"_a.none(), "stream"_a, "memory"_a);
   m.def("device_dequantize", [](const coded& q, const tensor& out, std::uintptr_t stream) {
     device::dequantize({stream}, matrix_of(q), sink_of(out));
   });

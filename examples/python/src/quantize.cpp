@@ -98,6 +98,21 @@ quantized quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle r
                                    from.input(), options, progress));
 }
 
+quantized quantize_ms_eden(nb::handle x, nb::handle rht, const stochastic& random_bits, int threads, nb::handle isa) {
+  constexpr const char* operation = "quantize_ms_eden";
+  const matrix_argument from(operation, "x", x);
+  const transform_spec t = transform_of(operation, rht);
+  const cpu::context ctx = context_of(operation, threads, isa);
+  const source in = from.input();
+  ufp4::detail::check_ms_eden(operation, in, t);
+  any_quantized out(spec_of<nvfp4>, in.rows, in.cols, t);
+  run(ctx, elements_in(in.rows, in.cols), long_pass, [&](const cpu::context& c) {
+    out.set_tensor_scale(
+        ufp4::detail::quantize_whole_ms_eden(c, in, t, random_bits, {out.codes().data(), out.scale_bytes().data()}));
+  });
+  return quantized(std::move(out));
+}
+
 nb::object fake_quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle rounding, nb::handle rule,
                          nb::handle search, nb::handle choose_grid, nb::handle tensor_amax, nb::handle shard,
                          bool undo_transform, nb::handle out, nb::handle dtype, int threads, nb::handle isa) {
@@ -197,6 +212,15 @@ void bind_quantize(nb::module_& m) {
         "progress: called with (rows done, rows in all) now and then; an exception ends the call.\n"
         "threads: at most; 0 for all cores. isa: an instruction set, as 'avx2'. No bit depends on these.\n\n"
         "A block with a NaN or an infinity gets a NaN scale. ValueError: an argument that does not fit.");
+  m.def("quantize_ms_eden", &quantize_ms_eden, "x"_a, "rht"_a, "rounding"_a, nb::kw_only(), "threads"_a = 0,
+        "isa"_a = nb::none(),
+        nb::sig("def quantize_ms_eden(x: " UFP4_ARRAY ", rht: int | Transform, rounding: Stochastic, *, " UFP4_CALL
+                ") -> QuantizedMatrix"),
+        "x [rows, columns] in nvfp4 by MS-EDEN, without bias over random signs and random bits: codes are the nearest\n"
+        "ones; scales are corrected for each run of the transform, then rounded with the random bits of `rounding`.\n"
+        "The operands of one product need different random bits. ValueError: no transform, or another argument that "
+        "does\n"
+        "not fit.");
   m.def("fake_quantize", &fake_quantize, "x"_a, "format"_a, nb::kw_only(), "rht"_a = nb::none(),
         "rounding"_a = nb::none(), "rule"_a = nb::none(), "search"_a = nb::none(), "choose_grid"_a = nb::none(),
         "tensor_amax"_a = nb::none(), "shard"_a = nb::none(), "undo_transform"_a = false, "out"_a = nb::none(),

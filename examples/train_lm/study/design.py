@@ -159,13 +159,37 @@ def batches_grid():
     return blocks
 
 
+# ---- SR on dY: trainings with another learning rate, or with more steps
+
+SR_RECIPES = BATCH_RECIPES
+SR_SETTINGS = {  # arguments that replace those of the orderings
+    "base": {},
+    "lr": {"--lr": "1e-3"},
+    "steps": {"--steps": WARM + 3 * (STEPS - WARM)},
+}
+
+
+def sr_setting(name):
+    return f"sr-nano-{name}"
+
+
+def sr_grid():
+    blocks = [trunk_block("nano", NOISE_SEEDS, 1)]
+    for name, changes in SR_SETTINGS.items():
+        flags = {"--steps": STEPS, "--lr-floor": 0, "--eval-windows": HELD_OUT["nano"], **changes}
+        branches = branch_block("nano", sr_setting(name), SR_RECIPES, NOISE_SEEDS, 1, "sr")
+        blocks.append({**branches, "arguments": [*size("nano"), *(word for pair in flags.items() for word in pair)]})
+    return blocks
+
+
 # ---- Forks: short branches with several draws of the random bits and signs
 
-FORK_STEPS, FORK_DRAWS = 50, 3
+FORK_STEPS = 50
+FORK_DRAWS = {"nano": 3, "micro": 1, "micro-moe": 1}
 FORK_WINDOWS = {"nano": 2048, "micro": 1024, "micro-moe": 1024}  # 131,072 bytes
 OTHER_RECIPES = [
     *("nvfp4", "nv-uniform", "mxfp4", "ufp4-rht-64", "ufp4-signs-step", "ufp4-sr-dgrad", "ufp4-sr-wgrad", "ufp4-sr-all"),
-    *("e2m1-no-sr", "e2m1-rht-none"),
+    *("e2m1-no-sr", "e2m1-rht-none", "te-four-over-six", "quartet2", "tetrajet2", "if4", "hif4"),
 ]
 
 
@@ -184,7 +208,7 @@ def forks_grid(model="nano", recipes=None):
         "draws": draws,
         "minutes": MINUTES[model] / 4,
     }
-    return [trunk_block(model, GRADIENT_SEEDS, 1), some(["bf16"], 1), some(recipes, FORK_DRAWS)]
+    return [trunk_block(model, GRADIENT_SEEDS, 1), some(["bf16"], 1), some(recipes, FORK_DRAWS[model])]
 
 
 GRIDS = {
@@ -193,6 +217,7 @@ GRIDS = {
     "noise-micro-moe": lambda: noise_grid("micro-moe"),
     "gradients": gradients_grid,
     "batches": batches_grid,
+    "sr": sr_grid,
     "forks": forks_grid,
     "forks-other": lambda: forks_grid("nano", OTHER_RECIPES),
     "forks-micro": lambda: forks_grid("micro"),

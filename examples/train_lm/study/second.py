@@ -15,6 +15,7 @@ import stats
 import svg
 import verdicts
 import why
+import why_training
 from blocks import RUN, Heading, Table, Text
 from findings import unit
 from words import p_value, plain, signed, with_interval
@@ -47,6 +48,15 @@ def differences(losses, better, worse, seeds=None):
     """Paired differences in percent; of the given seeds only, if any are."""
     chosen = lambda by: {u: loss for u, loss in by.items() if seeds is None or u[0] in seeds}
     return stats.relative_differences(chosen(losses.get(better, {})), chosen(losses.get(worse, {})))[1]
+
+
+def sr_losses(records):
+    """{(setting, recipe): {unit: loss}} of the trainings with and without SR on dY."""
+    return {
+        (setting, recipe): by
+        for setting in design.SR_SETTINGS
+        for recipe, by in losses_of(records, design.sr_setting(setting), design.METRIC).items()
+    }
 
 
 # ---- Noise
@@ -200,11 +210,11 @@ def fork_effects(records, model="nano"):
     return out
 
 
-def fork_differences(effects, better, worse):
+def fork_differences(effects, better, worse, model="nano"):
     """One value per trunk with all draws, their mean: the draws of a trunk are not independent seeds."""
     a, b = effects.get(better, {}), effects.get(worse, {})
     mean = lambda values: sum(values) / len(values)
-    whole = [t for t in sorted(set(a) & set(b)) if len(a[t]) == len(b[t]) == design.FORK_DRAWS]
+    whole = [t for t in sorted(set(a) & set(b)) if len(a[t]) == len(b[t]) == design.FORK_DRAWS[model]]
     return [mean(a[t]) - mean(b[t]) for t in whole]
 
 
@@ -216,7 +226,7 @@ def label_of(label, checkpoints):
 def fork_verdicts(records, model="nano"):
     """[(claim, better, worse, Verdict)] of the orderings after forks; "incomplete" without all checkpoints."""
     effects, chosen = fork_effects(records, model), design.orderings(model)
-    found = verdicts.decide([fork_differences(effects, b, w) for _, b, w in chosen], verdicts.LEVEL)
+    found = verdicts.decide([fork_differences(effects, b, w, model) for _, b, w in chosen], verdicts.LEVEL)
     for v in found:
         if v.difference and v.difference.n < len(design.GRADIENT_SEEDS):
             v.label = "incomplete"
@@ -246,7 +256,7 @@ def forks_section(records, model):
         Heading(f"Forks, {model}"),
         Text(
             f"From a checkpoint of bf16 after {design.WARM} steps, {design.FORK_STEPS} steps under each recipe, in which the "
-            f"learning rate decays to zero, with {design.FORK_DRAWS} draws of random signs and bits. The effect is the "
+            f"learning rate decays to zero; draws of random signs and bits: {design.FORK_DRAWS[model]}. The effect is the "
             "held-out loss above that of bf16 steps from the same checkpoint, in percent. Intervals are over checkpoints; "
             f"s is the standard deviation of a draw at one checkpoint. Command: `{RUN} run --design {part}`{other}."
         ),
@@ -469,6 +479,9 @@ def pictures(records, gradients, depth=(), first=()):
         rows = [(name, i, recipe_class(recipe)) for name, i, recipe in errors]
         name = "Squared relative error of the gradient by GEMM"
         out["study_gradients.svg"] = forest(name, rows, "bias + variance, % of the squared norm of the gradient")
+    trainings = why_training.forest_rows(sr_losses(records))
+    if trainings:
+        out["study_sr.svg"] = forest("SR on dY in trainings", trainings, "held-out loss with SR above that without, %")
     out["study_scaling.svg"] = scaling_picture(first)
     return {name: picture for name, picture in {**out, **why.pictures(gradients, depth)}.items() if picture}
 
@@ -493,4 +506,5 @@ def sections(records, gradients, first, depth=()):
         *(block for model in design.MODELS for block in forest_plots(records, model)),
         *gradients_section(gradients),
         *why.sections(gradients, depth),
+        *why_training.section(sr_losses(records)),
     ]

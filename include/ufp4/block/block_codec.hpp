@@ -10,8 +10,8 @@
 // | bits             | identical on every backend                                                   |
 #pragma once
 
+#include <ufp4/block/grid_choice.hpp>
 #include <ufp4/block/packing.hpp>
-#include <ufp4/block/scale_rules.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
 
@@ -90,26 +90,6 @@ UFP4_HD constexpr std::uint64_t round_row(const Grid& grid, const block_scale& s
   for (int k = 0; k < count; ++k) beyond += magnitude(t[k]) > qmax_in(grid);
   round_run(grid, rounding, t, count, index, codes);
   return beyond;
-}
-
-/// Chooses the one-bit exponents of scaled values t, level by level, and divides t by their powers of two. A group has
-/// the exponent 1 if its largest magnitude, divided by the power of the level above, is at least
-/// 2^(E + 1 + levels below); 2^E is the largest power of two that is not above qmax. Returns the bits where exponent_of
-/// reads them.
-UFP4_HD constexpr std::uint32_t take_exponents(const format_spec& f, int cols, float* t) {
-  const int levels = exponent_levels(f.block), top = floor_log2(f.grid.qmax);
-  std::uint32_t bits = 0;
-  for (int level = 0, at = 8; level < levels; at += cols / f.block.group[level], ++level) {
-    const int size = f.block.group[level];
-    const float least = exp2i(top + levels - level);
-    for (int g = 0; g < cols / size; ++g) {
-      bool large = false;
-      for (int k = g * size; k < (g + 1) * size; ++k) large = large || magnitude(t[k]) >= least;
-      for (int k = g * size; large && k < (g + 1) * size; ++k) t[k] = rounded(t[k] * 0.5f);
-      bits |= static_cast<std::uint32_t>(large) << (at + g);
-    }
-  }
-  return bits;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -47,7 +47,7 @@ enum class outer_span : std::uint8_t {
 struct outer_scale {
   outer_span span = outer_span::none;  ///< what one of them covers
   scale_kind type = scale_kind::f32;   ///< f32 or bf16
-  int segment = 0;                     ///< columns, if span is segment: a power of two, at least a block; else 0
+  int segment = 0;                     ///< columns, if span is segment: a positive multiple of a block; else 0
   UFP4_MEMBER static constexpr outer_scale per_tensor() { return {outer_span::tensor}; }  ///< one binary32 number
   friend constexpr bool operator==(const outer_scale&, const outer_scale&) = default;
 };
@@ -55,7 +55,7 @@ struct outer_scale {
 /// As the last argument of block_format: an outer scale of type T, float or bf16, for the rows of each block.
 template <class T>
 struct per_row {};
-/// The same for every `cols` columns of the rows of each block: per_segment<128, float>.
+/// The same for every `cols` columns of the rows of each block, a multiple of the block length: per_segment<96, float>.
 template <int cols, class T>
 struct per_segment {};
 
@@ -127,6 +127,15 @@ struct format_spec {
 
 namespace ufp4::detail::inline UFP4_CODE {
 
+/// The reason why the segments of outer scales do not suit a block, or nullptr.
+constexpr const char* segment_mismatch(const outer_scale& outer, const block_shape& block) {
+  if (outer.span != outer_span::segment)
+    return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
+  return outer.segment > 0 && outer.segment % block.cols == 0
+             ? nullptr
+             : "outer.segment must be a positive multiple of the block length";
+}
+
 /// The reason why the outer scales do not suit a format, or nullptr.
 constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale, const block_shape& block) {
   if (outer.span > outer_span::segment) return "the span of the outer scales is no outer_span";
@@ -135,12 +144,7 @@ constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale,
   if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
   if (outer.span != outer_span::none && scale != scale_kind::e4m3 && scale != scale_kind::ue5m3)
     return "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none";
-  if (outer.span != outer_span::segment)
-    return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
-  const int cols = outer.segment;
-  return cols >= block.cols && cols <= 65536 && (cols & (cols - 1)) == 0
-             ? nullptr
-             : "outer.segment must be a power of two from the block length to 65536";
+  return segment_mismatch(outer, block);
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -249,7 +253,7 @@ struct block_format {
   static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
                 "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
   static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
-                "outer scales are float or bf16; a segment is a power of two from the block length to 65536");
+                "outer scales are float or bf16; a segment is a positive multiple of the block length");
 
   using format = block_format;   ///< the format that its matrices have, as of a compat preset
   using element_type = Element;  ///< fp4<E2M1>, int4, one_of<...>, ...
@@ -274,7 +278,7 @@ struct block_format {
   /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
   static constexpr double bits_per_element =
       (is_wide ? 8.0 : 4.0) + 8.0 * block_bytes / (Block.rows * Block.cols) +
-      (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / (Block.rows * outer.segment));
+      (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / Block.rows / outer.segment);
 };
 
 /// Whether F is an instance of block_format.
@@ -413,14 +417,14 @@ UFP4_HD constexpr bool needs_portable(const format_spec& f) {
   return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2 ||
          f.wide > wide_element::int8;
 }
-/// Whether a format has parts that casts do not have.
+/// Whether a format has parts that a grid, a scale type, a block and a binary32 tensor scale do not describe.
 UFP4_HD constexpr bool is_extended(const format_spec& f) {
   return needs_portable(f) || f.outer.type != scale_kind::f32;
 }
-/// What they lack, for messages.
-inline constexpr const char* extended_parts =
-    "outer scales of rows, of segments or of type bf16, several grids, e6m2 scales, one-bit exponents, or floats of "
-    "8 or 6 bits";
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::detail::inline UFP4_TYPES {
 
 /// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
 /// the next multiple of their size on, its outer scales where each row or segment has one.
@@ -436,10 +440,25 @@ struct scale_strip {
   }
 };
 
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
 /// Columns that an outer scale covers, of a row of `padded` columns; 0 without an array of outer scales.
 UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t padded) {
   if (!f.has_outer_array()) return 0;
   return f.outer.span == outer_span::row ? padded : static_cast<std::size_t>(f.outer.segment);
+}
+/// The least common multiple of the columns of a run and of those that an outer scale covers, or 0: a range that begins
+/// and ends at multiples of it has whole ones of both.
+UFP4_HD constexpr std::size_t common_columns(std::size_t run, std::size_t covered) {
+  std::size_t divisor = run;
+  for (std::size_t rest = covered; rest != 0;) {
+    const std::size_t next = divisor % rest;
+    divisor = rest;
+    rest = next;
+  }
+  return covered == 0 ? run : run / divisor * covered;
 }
 UFP4_HD constexpr std::size_t outer_count(const format_spec& f, std::size_t padded) {
   const std::size_t covered = outer_columns(f, padded);

@@ -193,10 +193,6 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
   if (rule.grids > search_error::largest) return "choose_grid: invalid search_error";
   if (f.choice.count == 0 && rule.grids != search_error::squared)
     return "choose_grid has no effect: the format has one grid";
-  if (f.block.group[0] != 0 && (rule.searches || rule.what == rule_kind::four_over_six))
-    return "a search and four_over_six are for formats without one-bit exponents";
-  if (f.choice.count != 0 && (rule.searches || rule.what == rule_kind::four_over_six))
-    return "a search and four_over_six are for formats of one grid; blocks of several choose a grid already";
   if (rule.error > search_error::absolute) return "a search and four_over_six compare squared or absolute errors";
   if (rule.what == rule_kind::percentile && (rule.per_mille == 0 || rule.per_mille > 1000))
     return "percentile: per_mille must be 1 to 1000";
@@ -205,6 +201,8 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
     return "a search below float and bf16 scales has at most 31 steps, each 1/32 of the scale";
   if (rule.what != rule_kind::four_over_six) return nullptr;
   if (rule.searches) return "four_over_six and a search near a scale are two searches; choose one";
+  if (f.choice.count != 0 || f.block.group[0] != 0)
+    return "four_over_six is for formats of one grid without one-bit exponents";
   if (f.two_level() && f.grid.qmax == 6.0f && !f.is_wide()) return nullptr;
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
@@ -345,40 +343,35 @@ UFP4_HD constexpr bool search_candidate(scale_kind kind, std::uint32_t base, int
   return code >= 0 && code <= static_cast<int>(max_scale(kind));
 }
 
-UFP4_HD inline block_scale smallest_error(const format_spec& f, const scale_rule_spec& rule,
-                                          const tensor_constants& tensor, const block_values& v, std::uint32_t base) {
-  const search_window window = window_of(f.scale, rule.window);
+/// The candidate with the smallest error in the window of a search around a scale with the bits `base`. A trial has
+/// `candidate(bits)`, the block_scale, and `error(block_scale)`.
+template <class Trial>
+UFP4_HD constexpr block_scale smallest_error(scale_kind kind, const search_window& given, std::uint32_t base,
+                                             const Trial& trial) {
+  const search_window window = window_of(kind, given);
   block_scale best{};
   float least = 0.0f;
   bool found = false;
   for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
     std::uint32_t bits = 0;
-    if (!search_candidate(f.scale, base, j, bits)) continue;
-    const block_scale candidate = scale_from_bits(f, tensor, bits);
-    const float err = error_of(f, v, candidate, rule.error);
+    if (!search_candidate(kind, base, j, bits)) continue;
+    const block_scale candidate = trial.candidate(bits);
+    const float err = trial.error(candidate);
     if (!found || err < least) best = candidate, least = err;
     found = true;
   }
   return best;
 }
 
-/// The error of nearest_even codes of a grid under a scale, over the block in index order.
-UFP4_HD inline float block_error(const grid4& grid, const block_values& v, const block_scale& scale,
-                                 search_error what) {
-  float err = 0.0f;
-  for (int r = 0; r < v.rows; ++r)
-    for (int k = 0; k < v.cols; ++k) {
-      const float x = rounded(v.x[r * v.stride + k]);
-      const float t = rounded(rounded(scale.divides ? x / scale.factor : x * scale.factor) * scale.rescale);
-      const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
-      const float d = x - rounded(grid.value[code] * scale.effective), m = magnitude(d);
-      if (what == search_error::squared)
-        err = fma(d, d, err);
-      else
-        err = what == search_error::absolute ? err + m : m > err ? m : err;
-    }
-  return err;
-}
+/// The scales of a block of a format of one grid, for smallest_error.
+struct scale_trial {
+  const format_spec& format;
+  const tensor_constants& tensor;
+  const block_values& values;
+  search_error what;
+  UFP4_MEMBER block_scale candidate(std::uint32_t bits) const { return scale_from_bits(format, tensor, bits); }
+  UFP4_MEMBER float error(const block_scale& scale) const { return error_of(format, values, scale, what); }
+};
 
 /// How many of `count` magnitudes must be at or below a percentile.
 UFP4_HD constexpr int percentile_rank(int count, int per_mille) { return (count * per_mille + 999) / 1000; }
@@ -409,51 +402,8 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
   const std::uint32_t bits = f.scale == scale_kind::e8m0  ? power_of_two_scale(f.grid, rule.what, amax)
                              : rule.what == rule_kind::up ? encode_scale_up(f.scale, scale_argument(f, tensor, amax))
                                                           : encode_scale(f.scale, scale_argument(f, tensor, amax));
-  return rule.searches ? smallest_error(f, rule, tensor, v, bits) : scale_from_bits(f, tensor, bits);
-}
-}  // namespace ufp4::inline UFP4_CODE
-
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// The scale of a block for one of several grids, or of a block with exponents: that of a format with this grid alone,
-/// whose qmax has the factor and the exponents.
-UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const scale_rule_spec& rule,
-                                          const tensor_constants& tensor, const block_values& v, float amax) {
-  format_spec one{nth_grid(f, g), f.scale, {f.block.rows, f.block.cols}, f.outer};
-  one.grid.qmax = qmax_of(f, g);
-  tensor_constants constants = tensor;
-  if (f.two_level()) constants.scale_factor = tensor.encode * (1.0f / one.grid.qmax);
-  block_scale scale = choose_scale(one, rule, constants, v, amax);
-  const float factor = factor_of(f, g);
-  if (factor == 1.0f) return scale;
-  scale.effective = decode_scale(f.scale, scale.bits) * factor;
-  if (f.two_level()) scale.effective = rounded(scale.effective) * tensor.decode;
-  scale.rescale = 1.0f / factor;
-  return scale;
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::inline UFP4_CODE {
-
-/// One of the grids of a block, and the scale for it.
-struct grid_and_scale {
-  int grid;           ///< its number
-  block_scale scale;  ///< `bits` without the number of the grid
-};
-
-/// Which of several grids a block of finite values with this amax has, and its scale.
-UFP4_HD inline grid_and_scale choose_grid_of(const format_spec& f, const scale_rule_spec& rule,
-                                             const tensor_constants& tensor, const block_values& v, float amax) {
-  using namespace detail;
-  grid_and_scale best{};
-  float least = 0.0f;
-  for (int g = 0; g <= f.choice.count; ++g) {
-    const block_scale scale = scale_for_grid(f, g, rule, tensor, v, amax);
-    const float err = block_error(nth_grid(f, g), v, scale, rule.grids);
-    if (g == 0 || err < least) best = {g, scale}, least = err;
-  }
-  return best;
+  if (!rule.searches) return scale_from_bits(f, tensor, bits);
+  return smallest_error(f.scale, rule.window, bits, scale_trial{f, tensor, v, rule.error});
 }
 /// The same as choose_scale with a user's rule; NaN bits if its result is not a scale.
 template <scale_rule Rule>

@@ -61,6 +61,22 @@ inline void quantize(const char* function, const cpu::context& ctx, const ufp4_m
   add_counts(o.counts, counted);
 }
 
+/// Quantizes into q by MS-EDEN. Its transform is the call's.
+inline void quantize_ms_eden(const char* function, const cpu::context& ctx, const ufp4_matrix* x,
+                             const stochastic& random_bits, ufp4_quantized& q) {
+  const source from = source_of(matrix_of(function, "x", x));
+  expects(from.rows == q.rows && from.cols == q.cols, function, ": shape mismatch: q is ", q.rows, " x ", q.cols,
+          ", x is ", from.rows, " x ", from.cols);
+  const format_spec format = format_of(function, &q.format);
+  expects(format == spec_of<nvfp4>, function, ": q.format must be that of ufp4_preset(\"nvfp4\")");
+  const transform_spec t = transform_of(function, &q.transform);
+  ufp4::detail::check_ms_eden(function, from, t);
+  const quantized_storage memory = storage_of(function, "q", q, UFP4_CANONICAL, format);
+  ufp4::detail::check_memory(memory, from);
+  q.tensor_scale =
+      ufp4::detail::quantize_whole_ms_eden(ctx, from, t, random_bits, {memory.codes.data(), memory.scales.data()});
+}
+
 /// `to` is for a matrix with the rows, the columns and the transform of q.
 inline void check_same_matrix(const char* function, const any_quantized_view& q, const ufp4_quantized& to) {
   expects(to.rows == q.rows() && to.cols == q.cols(), function, ": shape mismatch: to is ", to.rows, " x ", to.cols,
@@ -146,6 +162,13 @@ std::int32_t ufp4_quantize(const ufp4_context* context, const ufp4_matrix* x, co
   using namespace ufp4::c::detail;
   return guarded(__func__, [&, function = __func__] {
     quantize(function, context_of(function, context), x, options, given(function, "q", q));
+  });
+}
+std::int32_t ufp4_quantize_ms_eden(const ufp4_context* context, const ufp4_matrix* x, std::uint64_t seed,
+                                   std::uint64_t stream, ufp4_quantized* q) {
+  using namespace ufp4::c::detail;
+  return guarded(__func__, [&, function = __func__] {
+    quantize_ms_eden(function, context_of(function, context), x, {seed, stream}, given(function, "q", q));
   });
 }
 std::int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quantized* q, const ufp4_matrix* out) {

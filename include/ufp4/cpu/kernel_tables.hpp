@@ -13,21 +13,7 @@
 
 namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
-struct untyped_table {
-  const void* rows;
-  std::size_t count;
-};
-/// The kernels that a file with UFP4_COMPILE_KERNELS defines for all files with UFP4_EXTERNAL_KERNELS. The name of
-/// external_kernels has no key (detail/compiler.hpp), because those files may be compiled with other flags.
-struct compiled_kernels {
-  untyped_table quantize, amax, dequantize, hadamard, gemm, integer_gemm;
-  isa_set compiled;
-};
-extern const compiled_kernels external_kernels;
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
+using namespace ufp4::detail;
 
 /// What the kernels of each operation are: strips or rows first .. last - 1 of a job.
 using quantize_function = void(const quantize_job&, const block_coder<rounding_spec>&, const quantized_sink&,
@@ -36,9 +22,6 @@ using amax_function = std::uint32_t(const quantize_job&, std::size_t first, std:
 using dequantize_function = void(const quantized_source&, const sink&, std::size_t first, std::size_t last);
 using hadamard_function = void(const transform_spec&, bool inverse, const source&, const sink&, std::size_t first,
                                std::size_t last);
-
-/// n rounded up to a multiple of `to`: a cache line, if not given.
-constexpr std::size_t up(std::size_t n, std::size_t to = 64) { return (n + to - 1) / to * to; }
 
 /// Rows and columns of C that one task computes.
 struct gemm_part {
@@ -68,8 +51,47 @@ struct gemm_kernel {
   bool any_format = false;                ///< has code for formats that need_portable; the others take no job with them
   bool knows_wide = false;                ///< takes() knows wide formats; otherwise it is not asked about them
 
-  accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
+  UFP4_HOST_MEMBER accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
 };
+
+template <class Kernel>
+struct kernel_row {
+  isa tier;
+  const char* name;
+  Kernel* kernel;
+};
+/// `takes`: whether the kernel has code for this format, rule and rounding.
+struct quantize_row {
+  isa tier;
+  const char* name;
+  bool (*takes)(const quantize_job&, const block_coder<rounding_spec>&);
+  quantize_function* kernel;
+};
+
+/// Rows of one operation, in constant memory.
+template <class Row>
+struct row_list {
+  const Row* rows;
+  std::size_t count;
+};
+/// The kernels that a file with UFP4_COMPILE_KERNELS defines for all files with UFP4_EXTERNAL_KERNELS. They may be
+/// compiled with other flags, so no name in this has a key (detail/compiler.hpp): both call kernels by one type.
+struct compiled_kernels {
+  row_list<quantize_row> quantize;
+  row_list<kernel_row<amax_function>> amax;
+  row_list<kernel_row<dequantize_function>> dequantize;
+  row_list<kernel_row<hadamard_function>> hadamard;
+  row_list<const gemm_kernel*> gemm, integer_gemm;
+  isa_set compiled;
+};
+extern const compiled_kernels external_kernels;
+
+}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
+
+namespace ufp4::cpu::detail::inline UFP4_CODE {
+
+/// n rounded up to a multiple of `to`: a cache line, if not given.
+constexpr std::size_t up(std::size_t n, std::size_t to = 64) { return (n + to - 1) / to * to; }
 
 /// A kernel whose functions are static members of a class, and so are tile_rows and tile_cols. Most of them add up
 /// block by block in order, whatever the mode, so that `fast` gives the bits of exact_blocks. Use: see kernels.hpp.
@@ -88,40 +110,21 @@ constexpr gemm_kernel wide_kernel_of(isa tier, const char* name, std::size_t dep
   return kernel;
 }
 
-template <class Kernel>
-struct kernel_row {
-  isa tier;
-  const char* name;
-  Kernel* kernel;
-};
-/// `takes`: whether the kernel has code for this format, rule and rounding.
-struct quantize_row {
-  isa tier;
-  const char* name;
-  bool (*takes)(const quantize_job&, const block_coder<rounding_spec>&);
-  quantize_function* kernel;
-};
-
-/// The rows of one operation, in constant memory: an array, or a table of external_kernels. Constant-initialized.
+/// The rows of one operation: an array, or a list of external_kernels. Constant-initialized.
 template <class Row>
 class kernel_table {
  public:
   template <std::size_t n>
   constexpr kernel_table(const Row (&rows)[n]) : rows_(rows), count_(n) {}
-  constexpr explicit kernel_table(const untyped_table& external) : external_(&external) {}
+  constexpr explicit kernel_table(const row_list<Row>& external) : external_(&external) {}
 
-  const Row* begin() const {
-    if (external_ == nullptr) return rows_;
-    const void* rows = external_->rows;
-    asm("" : "+r"(rows));  // the types behind it are keyed: calls must not be inlined at link time
-    return static_cast<const Row*>(rows);
-  }
+  const Row* begin() const { return external_ == nullptr ? rows_ : external_->rows; }
   const Row* end() const { return external_ == nullptr ? rows_ + count_ : begin() + external_->count; }
 
  private:
   const Row* rows_ = nullptr;
   std::size_t count_ = 0;
-  const untyped_table* external_ = nullptr;
+  const row_list<Row>* external_ = nullptr;
 };
 
 using gemm_table = kernel_table<const gemm_kernel*>;

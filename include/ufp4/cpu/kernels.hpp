@@ -227,15 +227,15 @@ inline constexpr isa_set compiled = compiled_isas;
 namespace ufp4::cpu::detail::inline UFP4_TYPES {
 
 template <class Row, std::size_t n>
-constexpr untyped_table untyped(const Row (&rows)[n]) {
+constexpr row_list<Row> all_of(const Row (&rows)[n]) {
   return {rows, n};
 }
-const compiled_kernels external_kernels{untyped(quantize_kernels<quantize_needs::all>),
-                                        untyped(amax_kernels<quantize_needs::all>),
-                                        untyped(dequantize_kernels<dequantize_needs::all>),
-                                        untyped(hadamard_kernels<>),
-                                        untyped(gemm_kernels<>),
-                                        untyped(integer_gemm_kernels<>.row),
+const compiled_kernels external_kernels{all_of(quantize_kernels<quantize_needs::all>),
+                                        all_of(amax_kernels<quantize_needs::all>),
+                                        all_of(dequantize_kernels<dequantize_needs::all>),
+                                        all_of(hadamard_kernels<>),
+                                        all_of(gemm_kernels<>),
+                                        all_of(integer_gemm_kernels<>.row),
                                         compiled_isas};
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES

@@ -153,12 +153,14 @@ namespace ufp4::detail::inline UFP4_CODE {
 inline void check_none(const char* what, const char* reason) {
   if (reason != nullptr) reject(concat(what, ": ", reason));
 }
-/// Rejects a format that kernels do not support, with the shape of its block where that is the reason.
+/// Rejects a format that kernels do not support, with the block or the segment where that is the reason.
 inline void check_format(const char* what, const format_spec& f) {
   const char* const reason = format_mismatch(f);
   if (reason == nullptr) return;
   if (reason == block_mismatch(f.block))
     reject(concat(what, ": ", reason, ", got ", f.block.rows, " x ", f.block.cols));
+  if (reason == segment_mismatch(f.outer, f.block))
+    reject(concat(what, ": ", reason, ", got ", f.outer.segment, " for blocks of ", f.block.cols));
   check_none(what, reason);
 }
 /// Checks the length of a transform_spec, which a program may have assembled.

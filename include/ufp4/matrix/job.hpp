@@ -26,10 +26,6 @@ constexpr bool has_extended(quantize_needs needs) {
   return needs == quantize_needs::any_nearest || needs == quantize_needs::all;
 }
 
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_CODE {
-
 /// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
 /// matrix keeps those together. The same on every instruction set and device:
 ///
@@ -91,8 +87,8 @@ struct quantize_job {
   std::uint64_t first_row = 0, first_col = 0, whole_padded_cols = 0;  ///< place in the whole operand
   bool counts = true;  ///< report saturated elements: kernels may leave them out otherwise
 
-  std::size_t strips() const { return scale_rows(x.rows, format.block); }
-  std::size_t run() const { return padded_length(1, format.block, transform); }
+  UFP4_HOST_MEMBER std::size_t strips() const { return scale_rows(x.rows, format.block); }
+  UFP4_HOST_MEMBER std::size_t run() const { return padded_length(1, format.block, transform); }
 };
 
 /// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (prepacked_layout).
@@ -105,17 +101,17 @@ struct quantized_source {
   transform_spec transform{};
   bool interleaved = false;
 
-  std::size_t blocks() const { return divided(padded_cols, format.block.cols); }
-  scale_strip strip() const { return scale_strip_of(format, padded_cols); }
-  prepacked_layout layout() const { return {padded_cols, blocks()}; }  ///< where interleaved
+  UFP4_HOST_MEMBER std::size_t blocks() const { return divided(padded_cols, format.block.cols); }
+  UFP4_HOST_MEMBER scale_strip strip() const { return scale_strip_of(format, padded_cols); }
+  UFP4_HOST_MEMBER prepacked_layout layout() const { return {padded_cols, blocks()}; }  ///< where interleaved
   /// Where the scale of block b of a row is.
-  std::size_t scale_index(std::size_t row, std::size_t b) const {
+  UFP4_HOST_MEMBER std::size_t scale_index(std::size_t row, std::size_t b) const {
     if (interleaved) return layout().scale_index(row, b);
     const std::size_t pitch = format.has_outer_array() ? strip().bytes() / strip().block_bytes : blocks();
     return divided(row, format.block.rows) * pitch + b;
   }
   /// The outer scale of block b of a row; 1 without an array of them.
-  float outer_scale(std::size_t row, std::size_t b) const {
+  UFP4_HOST_MEMBER float outer_scale(std::size_t row, std::size_t b) const {
     if (!format.has_outer_array()) return 1.0f;
     const scale_strip s = strip();
     const std::size_t at = interleaved ? layout().outer_at(rows, s) + row * s.outers * s.outer_bytes
@@ -124,13 +120,17 @@ struct quantized_source {
                           b * static_cast<std::size_t>(format.block.cols));
   }
   /// Where the byte with the codes of k and k + 1 of a row is, k even; in a wide format that of k.
-  std::size_t code_index(std::size_t row, std::size_t k) const {
+  UFP4_HOST_MEMBER std::size_t code_index(std::size_t row, std::size_t k) const {
     return interleaved ? layout().code_index(row, k) : code_bytes(format, row * padded_cols + k);
   }
   /// Bytes from the codes of 8 columns of a row to those of the next 8.
-  std::size_t word_step() const { return interleaved ? prepacked_layout::group_bytes : prepacked_layout::word_bytes; }
+  UFP4_HOST_MEMBER std::size_t word_step() const {
+    return interleaved ? prepacked_layout::group_bytes : prepacked_layout::word_bytes;
+  }
   /// By a side of a block, a power of two: a division takes as long as the decoding of sixteen scales.
-  static std::size_t divided(std::size_t x, int side) { return x >> __builtin_ctz(static_cast<unsigned>(side)); }
+  UFP4_HOST_MEMBER static std::size_t divided(std::size_t x, int side) {
+    return x >> __builtin_ctz(static_cast<unsigned>(side));
+  }
 };
 
 /// Codes and scales of a matrix, to write.
@@ -145,6 +145,11 @@ struct grid_integers {
   float unit = 0;     ///< the power of two
   std::int16_t integer[4][16] = {};
 };
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_CODE {
+
 constexpr grid_integers integers_of_grids(const format_spec& f) {
   grid_integers all{f.grid.exact_products, f.grid.unit};
   for (int g = 1; g <= f.choice.count; ++g) {
@@ -166,24 +171,28 @@ constexpr float integer_unit(const format_spec& f) {
   return f.choice.count == 0 ? f.grid.unit : integers_of_grids(f).unit;
 }
 
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
 struct gemm_operand {
   bool is_quantized = true;
   quantized_source q{};
   quantize_job plain{};
 
-  std::size_t rows() const { return is_quantized ? q.rows : plain.x.rows; }
-  std::size_t cols() const { return is_quantized ? q.cols : plain.x.cols; }
-  std::size_t padded_cols() const { return is_quantized ? q.padded_cols : plain.padded_cols; }
-  float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
-  const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
-  constexpr bool exact() const {
+  UFP4_HOST_MEMBER std::size_t rows() const { return is_quantized ? q.rows : plain.x.rows; }
+  UFP4_HOST_MEMBER std::size_t cols() const { return is_quantized ? q.cols : plain.x.cols; }
+  UFP4_HOST_MEMBER std::size_t padded_cols() const { return is_quantized ? q.padded_cols : plain.padded_cols; }
+  UFP4_HOST_MEMBER float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
+  UFP4_HOST_MEMBER const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
+  UFP4_HOST_MEMBER constexpr bool exact() const {
     if (!is_quantized) return false;
     const bool one_table = q.format.choice.count == 0 && q.format.block.group[0] == 0;
     return one_table ? q.format.grid.exact_products : integers_of_grids(q.format).exact;
   }
-  bool interleaved() const { return is_quantized && q.interleaved; }
-  constexpr bool is_wide() const { return is_quantized && q.format.is_wide(); }
+  UFP4_HOST_MEMBER bool interleaved() const { return is_quantized && q.interleaved; }
+  UFP4_HOST_MEMBER constexpr bool is_wide() const { return is_quantized && q.format.is_wide(); }
 };
 
 struct gemm_job {
@@ -195,7 +204,7 @@ struct gemm_job {
   const float* bias = nullptr;  ///< one a column of the caller's C, or null
   bool swapped = false;         ///< left is the caller's B, right its A, out its C transposed
 
-  std::size_t padded() const { return left.padded_cols(); }
+  UFP4_HOST_MEMBER std::size_t padded() const { return left.padded_cols(); }
 };
 
-}  // namespace ufp4::detail::inline UFP4_CODE
+}  // namespace ufp4::detail::inline UFP4_TYPES

@@ -154,14 +154,14 @@ quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std:
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// What parts of a row must be multiples of: the longest of block, transform and segment.
+/// What parts of a row must be multiples of: the least common multiple of block, transform and segment.
 inline std::size_t whole_run(const format_spec& f, const transform_spec& t) {
-  const std::size_t run = padded_length(1, f.block, t), segment = static_cast<std::size_t>(f.outer.segment);
-  return segment > run ? segment : run;
+  return common_columns(padded_length(1, f.block, t), static_cast<std::size_t>(f.outer.segment));
 }
 /// Its description in messages.
 inline const char* run_name(const format_spec& f) {
-  return f.outer.segment != 0 ? "the longest of block, transform and segment" : "the longer of block and transform";
+  return f.outer.segment != 0 ? "the least common multiple of block, transform and segment"
+                              : "the longer of block and transform";
 }
 
 /// The scales of the columns from `first` on, with their outer scales.

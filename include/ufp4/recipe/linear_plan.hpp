@@ -43,15 +43,27 @@ struct named_extent {
   std::size_t rows, cols;
 };
 
-/// Wgrad contracts the tokens: a piece of a part begins and ends at whole blocks and transform runs.
+/// Wgrad contracts the tokens: a piece of a part begins and ends at whole blocks, transform runs and segments of outer
+/// scales, and is the whole part where an outer scale covers a row.
 inline void check_contracted_part(const char* operation, const bound_recipe& now, std::size_t e, std::size_t first,
                                   std::size_t count, std::size_t total) {
-  const std::size_t run = padded_length(1, block_of(now, 4), now.operand(4).transform);
-  expects(first % run == 0, operation, ": token_shard.first[", e, "] must be a multiple of ", run,
-          ", the longer of block and transform along the tokens, got ", first);
+  std::size_t run = padded_length(1, block_of(now, 4), now.operand(4).transform);
+  const char* name = "the longer of block and transform";
+  for (int i = 4; i < 6; ++i) {
+    const operand_policy& o = now.recipe().operand(i);
+    if (!o.quantized) continue;
+    expects(o.format.outer.span != outer_span::row || count == total, operation, ": the tokens of part ", e,
+            " must be the whole part, since ", operand_names[i], " has an outer scale for each row: got ", first,
+            " .. ", first + count, " of ", total);
+    if (o.format.outer.segment == 0) continue;
+    run = common_columns(run, static_cast<std::size_t>(o.format.outer.segment));
+    name = run_name(o.format);
+  }
+  expects(first % run == 0, operation, ": token_shard.first[", e, "] must be a multiple of ", run, ", ", name,
+          " along the tokens, got ", first);
   expects(first + count == total || count % run == 0, operation, ": the tokens of part ", e, " must be a multiple of ",
-          run, ", the longer of block and transform along the tokens, or the last of the ", "whole part: got ", first,
-          " .. ", first + count, " of ", total);
+          run, ", ", name, " along the tokens, or the last of the whole part: got ", first, " .. ", first + count,
+          " of ", total);
 }
 
 /// Part e of a shard in the operands left and left + 1, with `count` tokens in this call.

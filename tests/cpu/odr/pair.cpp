@@ -19,8 +19,8 @@ bool runs(const char* name) {
 }
 
 bool differs(const unit_result& a, const unit_result& b) {
-  return std::memcmp(a.sizes, b.sizes, sizeof a.sizes) != 0 || a.pool != b.pool ||
-         (a.hash != 0 && b.hash != 0 && a.hash != b.hash);
+  return std::memcmp(a.sizes, b.sizes, sizeof a.sizes) != 0 || std::memcmp(a.calls, b.calls, sizeof a.calls) != 0 ||
+         a.pool != b.pool || (a.hash != 0 && b.hash != 0 && a.hash != b.hash);
 }
 
 }  // namespace

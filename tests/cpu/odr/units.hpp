@@ -7,6 +7,7 @@
 
 struct unit_result {
   std::size_t sizes[16];  ///< of types that units hand to each other
+  std::size_t calls[8];   ///< hashes of the names of the types by which a unit calls kernels of another
   const void* pool;       ///< the thread pool: one for the program
   std::uint64_t hash;     ///< of the operations' bytes; 0 if they were not run
 };

@@ -13,8 +13,8 @@ from ._array import Array
 from ._cast import CastReport
 from ._core import (Format, Percentile, PrepackedMatrix, QuantizedMatrix, Search, Stochastic, Transform, amax, cast,
                     explain_matmul, fake_quantize, format, formats, hadamard, hadamard_forward, hadamard_inverse, linear_backward_input,
-                    linear_backward_weight, linear_forward, matmul, measure, prepack, quantize, random_hadamard, recipes,
-                    signed_hadamard)
+                    linear_backward_weight, linear_forward, matmul, measure, prepack, quantize, quantize_ms_eden, random_hadamard,
+                    recipes, signed_hadamard)
 from ._core import version as __version__
 from ._files import load, save
 from ._linear import Linear
@@ -23,4 +23,4 @@ from ._measurement import Measurement
 __all__ = ["Array", "CastReport", "Format", "Linear", "Measurement", "Percentile", "PrepackedMatrix", "QuantizedMatrix", "Search",
            "Stochastic", "Transform", "__version__", "amax", "cast", "explain_matmul", "fake_quantize", "format", "formats", "hadamard", "hadamard_forward",
            "hadamard_inverse", "linear_backward_input", "linear_backward_weight", "linear_forward", "load", "matmul",
-           "measure", "prepack", "quantize", "random_hadamard", "recipes", "save", "signed_hadamard"]
+           "measure", "prepack", "quantize", "quantize_ms_eden", "random_hadamard", "recipes", "save", "signed_hadamard"]

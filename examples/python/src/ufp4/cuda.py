@@ -27,7 +27,6 @@ __all__ = ["QuantizedTensor", "explain_matmul", "is_built", "linear_backward_inp
            "linear_forward", "matmul", "quantize"]
 
 _TYPES = [torch.float32, torch.bfloat16, torch.float16]
-_SCALES = {"f32": "float32", "bf16": "bfloat16", "e4m3": "float8_e4m3fn", "ue5m3": "uint8", "e8m0": "float8_e8m0fnu"}
 _DEVICE = getattr(_core, "device", None)
 
 
@@ -98,7 +97,7 @@ class QuantizedTensor:
     codes: Tensor
     """uint8 [rows, padded columns / 2]: two codes a byte, the even column in the low half."""
     scales: Tensor
-    """The block scales, in PyTorch's type of them; uint8 where it has none."""
+    """The scales of ufp4.QuantizedMatrix.scales, in PyTorch's type of them; uint8 where it has none."""
     tensor_scale: Tensor
     """The scale of the whole matrix, float32 without dimensions; 1 in formats without one."""
     shape: tuple[int, int]
@@ -140,8 +139,8 @@ class QuantizedTensor:
 
 def _empty(format: Format, shape: tuple[int, int], transform: Transform, device: torch.device) -> QuantizedTensor:
     """Memory for a matrix of that shape."""
-    cols, scale_rows, scale_cols = _core.device_sizes(format, *shape, transform)
-    kind = getattr(torch, _SCALES[format.scale], torch.uint8)
+    cols, scale_rows, scale_cols, scale_type = _core.device_sizes(format, *shape, transform)
+    kind = getattr(torch, scale_type, torch.uint8)
     return QuantizedTensor(torch.empty((shape[0], cols // 2), dtype=torch.uint8, device=device),
                            torch.empty((scale_rows, scale_cols), dtype=kind, device=device),
                            torch.ones((), dtype=torch.float32, device=device), shape, format, transform)
@@ -165,13 +164,14 @@ def _output(operation: str, out: Tensor | None, dtype: torch.dtype | None, shape
 
 def quantize(x: Any, format: str | Format, *, rht: int | Transform | None = None,
              rounding: str | Stochastic | None = None, rule: str | Percentile | None = None, search: str | Search | None = None,
-             tensor_amax: float | None = None, shard: tuple[int, int, int] | None = None) -> QuantizedTensor:
+             choose_grid: str | None = None, tensor_amax: float | None = None,
+             shard: tuple[int, int, int] | None = None) -> QuantizedTensor:
     """Quantizes a matrix of float32, float16 or bfloat16 with any strides, as ufp4.quantize does, with its bits."""
     t = _matrix("quantize", "x", x)
     out = _empty(_core.device_format(format), (t.shape[0], t.shape[1]), _core.device_transform(rht), t.device)
     with _Call(t.device) as call:
-        _core.device_quantize(_described(t), _coded(out), rounding, rule, search, tensor_amax, shard, call.stream,
-                              call.memory)
+        _core.device_quantize(_described(t), _coded(out), rounding, rule, search, choose_grid, tensor_amax, shard,
+                              call.stream, call.memory)
     return out
 
 

@@ -1,7 +1,7 @@
 // ufp4 - quantize on a GPU for extended formats: arrays of outer scales, several grids, one-bit exponents, e6m2 scales.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread block quantizes a region of a strip, the rows of one block: what an outer scale covers, or at least one run.
+// A thread block quantizes a region of a strip, the rows of one block: whole runs and all their outer scales cover.
 // It stages tiles of the region in shared memory; if the format has an array of outer scales it reads the region
 // twice, first for the amaxes. Each thread runs the codec of block/block_codec.hpp. No kernel is made for one format:
 // the format is data.
@@ -12,7 +12,7 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-inline constexpr unsigned most_outers = 128;  ///< outer scales in a region: those of the longest run
+inline constexpr unsigned most_outers = 128;  ///< outer scales in a region: a run of 256 over a block of 2
 
 template <class Coder>
 struct extended_job {
@@ -121,7 +121,8 @@ error queue_extended(const quantize_task& task, const Coder& coder, stream where
   if (strips == 0 && task.tensor_scale == nullptr) return success;
   constexpr std::size_t elements = 4096;
   const std::size_t fitting = elements / static_cast<std::size_t>(f.block.rows) / run * run;
-  const std::size_t tile = fitting < run ? run : fitting, region = covered == 0 ? tile : covered < run ? run : covered;
+  const std::size_t tile = fitting < run ? run : fitting,
+                    region = covered == 0 ? tile : ufp4::detail::common_columns(run, covered);
   kernels::extended_job<Coder> job{task, coder, thread::further_grids_of(f)};
   job.width = region < padded ? region : padded;
   job.across = strips == 0 ? 1 : (padded + job.width - 1) / job.width;

@@ -268,14 +268,15 @@ class extended_quantizer {
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
         blocks_(run_ / block_),
-        tile_width_((run_ < max_transform / 4 ? 4 : max_transform / run_) * lanes * run_),
+        tile_width_(bands_for(job) * lanes * run_),
         strip_(ufp4::detail::scale_strip_of(job.format, job.padded_cols)),
         covered_(ufp4::detail::outer_columns(job.format, job.padded_cols)),
         outer_shift_(job.format.outer.segment == 0 ? 63
                                                    : __builtin_ctz(static_cast<unsigned>(job.format.outer.segment))),
-        outer_lanes_(job.format.outer.segment == 0 || covered_ >= lanes * run_ ? lanes
-                     : covered_ < run_                                         ? 1
-                                                                               : covered_ / run_),
+        outer_lanes_(job.format.outer.segment == 0                                   ? lanes
+                     : covered_ < run_ || !is_power_of_two(job.format.outer.segment) ? 1
+                     : covered_ < lanes * run_                                       ? covered_ / run_
+                                                                                     : lanes),
         random_bits_(coder.rounding.random_bits),
         outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32) {
     transform_.ahead = read_ahead_of(job.x);
@@ -293,7 +294,7 @@ class extended_quantizer {
   }
 
   void strips(std::size_t first, std::size_t last) {
-    const bool reads_twice = covered_ > tile_width_;
+    const bool reads_twice = covered_ != 0 && job_.padded_cols > tile_width_ && tile_width_ % covered_ != 0;
     for (std::size_t row = first; row < last; ++row) {
       char* const scales = static_cast<char*>(out_.scales) + row * strip_.bytes();
       for (std::size_t i = 0; i < outers_.size; ++i) outers_.amax.data()[i] = 0;
@@ -302,6 +303,7 @@ class extended_quantizer {
       for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) {
         const std::size_t blocks = read(row, k);
         if (covered_ != 0 && !reads_twice) raise_outers(blocks, k), find_outers(k, k + tile_width_);
+        if (outer_lanes_ != lanes) number_blocks(k);
         code_tile(row, k, blocks);
         store_tile(row, k, scales);
       }
@@ -337,7 +339,20 @@ class extended_quantizer {
     return blocks;
   }
 
-  // ---- Outer scales of rows and segments.
+  // ---- Outer scales of rows and segments. Where all lanes have the same one, a shift gives the number of the outer
+  // scale of a column; otherwise a table has it for every block of a tile.
+
+  /// 0 counts as one.
+  static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
+  /// Bands of a tile: four, or one run of 256 elements a lane; or a number of bands that is whole segments, if they fit
+  /// in a tile, so that it is read once.
+  static std::size_t bands_for(const quantize_job& job) {
+    const std::size_t run = job.run(), usual = run < max_transform / 4 ? 4 : max_transform / run;
+    if (is_power_of_two(job.format.outer.segment)) return usual;
+    const std::size_t band = lanes * run, segment = static_cast<std::size_t>(job.format.outer.segment);
+    const std::size_t whole = ufp4::detail::common_columns(band, segment) / band;
+    return whole * run > max_transform ? usual : whole > usual ? whole : usual / whole * whole;
+  }
 
   /// The first column of block b of lane 0 of the tile at column k; those of the other lanes are run_ apart.
   std::size_t column_of(std::size_t k, std::size_t b) const {
@@ -365,20 +380,39 @@ class extended_quantizer {
       if (outer_lanes_ >= 16) amax = maximum(amax, as_bits(exchange<8>(as_float(amax))));
     return amax;
   }
+  /// Fills numbered_ for the tile at column k, unless it has these numbers.
+  void number_blocks(std::size_t k) {
+    first_outer_ = k / covered_;
+    if (numbered_at_ == k % covered_) return;
+    numbered_at_ = k % covered_;
+    std::size_t left = covered_ - numbered_at_;
+    std::uint32_t number = 0;
+    for (std::size_t band = 0; band < tile_width_ / run_ / lanes; ++band)
+      for (std::size_t l = 0; l < lanes; ++l)
+        for (std::size_t within = 0; within < blocks_; ++within, left -= block_) {
+          if (left == 0) ++number, left = covered_;
+          numbered_[(band * blocks_ + within) * lanes + l] = number;
+        }
+  }
+  /// The number of the outer scale of lane l of block b.
+  std::size_t number_of(std::size_t k, std::size_t b, std::size_t l) const {
+    return outer_lanes_ == lanes ? column_of(k, b) >> outer_shift_ : first_outer_ + numbered_[b * lanes + l];
+  }
   void raise_outers(std::size_t blocks, std::size_t k) {
+    if (outer_lanes_ != lanes) number_blocks(k);
     for (std::size_t b = 0; b < blocks; ++b) {
       std::uint32_t of_block[lanes];
       store(of_block, amax_of_neighbours(finite_amax(b)));
-      for (std::size_t l = 0, col = column_of(k, b); l < lanes; l += outer_lanes_, col += outer_lanes_ * run_) {
-        std::uint32_t& whole = outers_.amax.data()[col >> outer_shift_];
+      for (std::size_t l = 0; l < lanes; l += outer_lanes_) {
+        std::uint32_t& whole = outers_.amax.data()[number_of(k, b, l)];
         whole = of_block[l] > whole ? of_block[l] : whole;
       }
     }
   }
   /// The outer scales that begin in columns [first, last), from their amaxes.
   void find_outers(std::size_t first, std::size_t last) {
-    const std::size_t end = ((last - 1) >> outer_shift_) + 1;
-    for (std::size_t i = first >> outer_shift_; i < end; i += lanes) {
+    const std::size_t end = (last - 1) / covered_ + 1;
+    for (std::size_t i = first / covered_; i < end; i += lanes) {
       const outer_lanes o = outer_of(job_.format, coder_.rule, load_as<u32>(outers_.amax.data() + i));
       store(outers_.decode.data() + i, o.decode);
       store(outers_.encode.data() + i, o.encode);
@@ -387,18 +421,19 @@ class extended_quantizer {
   /// Those of block b, a lane each.
   outer_lanes outers_of(std::size_t k, std::size_t b) const {
     if (covered_ == 0) return {broadcast(coder_.tensor.decode), broadcast(coder_.tensor.encode)};
-    const std::size_t col = column_of(k, b), first = col >> outer_shift_;
+    const std::size_t first = number_of(k, b, 0);
     const float *decode = outers_.decode.data() + first, *encode = outers_.encode.data() + first;
     if (outer_lanes_ == lanes) return {broadcast(*decode), broadcast(*encode)};
-    alignas(64) std::uint32_t index[lanes];
-    for (std::size_t l = 0; l < lanes; ++l)
-      index[l] = static_cast<std::uint32_t>(((col + l * run_) >> outer_shift_) - first);
-    if (covered_ >= run_) {
-      const u32 which = load_as<u32>(index);
+    const std::uint32_t* const number = numbered_ + b * lanes;
+    if (covered_ >= run_) {  // a lane's block is at most 15 runs behind that of lane 0, so at most 15 outer scales
+      const u32 which = load_as<u32>(number) - number[0];
       return {lookup(load_table(decode), which), lookup(load_table(encode), which)};
     }
     outer_lanes o;
-    for (std::size_t l = 0; l < lanes; ++l) o.decode[l] = decode[index[l]], o.encode[l] = encode[index[l]];
+    for (std::size_t l = 0; l < lanes; ++l) {
+      o.decode[l] = decode[number[l] - number[0]];
+      o.encode[l] = encode[number[l] - number[0]];
+    }
     return o;
   }
   /// The outer scales of a row, and zeros in the bytes before them.
@@ -572,10 +607,12 @@ class extended_quantizer {
   std::size_t tile_width_;                      ///< elements that a tile takes at once
   ufp4::detail::scale_strip strip_;
   std::size_t covered_;      ///< columns of an outer scale of a row or a segment; 0 without them
-  int outer_shift_;          ///< a column shifted by it is the number of its outer scale
+  int outer_shift_;          ///< a column shifted by it is the number of its outer scale, if outer_lanes_ is lanes
   std::size_t outer_lanes_;  ///< how many neighbouring lanes have the same one
   random_bit_lanes random_bits_;
   outer_numbers outers_;
+  std::size_t first_outer_ = 0, numbered_at_ = static_cast<std::size_t>(-1);  ///< what number_blocks was called for
+  alignas(64) std::uint32_t numbered_[most_blocks * lanes];  ///< of each lane of a block, from first_outer_ on
   grid_codes grids_[4];
   u32 amax_[most_blocks], bits_[most_blocks];
   grid_scales scales_[4][most_blocks];

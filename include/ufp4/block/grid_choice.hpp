@@ -1,0 +1,130 @@
+// ufp4 - the grid and the scale of a block that chooses among several grids or has one-bit exponents (numerics 5).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ufp4/block/scale_rules.hpp>
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The error of nearest_even codes of a grid under a scale, over the block in index order.
+UFP4_HD inline float block_error(const grid4& grid, const block_values& v, const block_scale& scale,
+                                 search_error what) {
+  float err = 0.0f;
+  for (int r = 0; r < v.rows; ++r)
+    for (int k = 0; k < v.cols; ++k) {
+      const float x = rounded(v.x[r * v.stride + k]);
+      const float t = rounded(rounded(scale.divides ? x / scale.factor : x * scale.factor) * scale.rescale);
+      const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
+      const float d = x - rounded(grid.value[code] * scale.effective), m = magnitude(d);
+      if (what == search_error::squared)
+        err = fma(d, d, err);
+      else
+        err = what == search_error::absolute ? err + m : m > err ? m : err;
+    }
+  return err;
+}
+
+/// Chooses the one-bit exponents of scaled values t, level by level, and divides t by their powers of two. A group has
+/// the exponent 1 if its largest magnitude, divided by the power of the level above, is at least
+/// 2^(E + 1 + levels below); 2^E is the largest power of two that is not above qmax. Returns the bits where exponent_of
+/// reads them.
+UFP4_HD constexpr std::uint32_t take_exponents(const format_spec& f, int cols, float* t) {
+  const int levels = exponent_levels(f.block), top = floor_log2(f.grid.qmax);
+  std::uint32_t bits = 0;
+  for (int level = 0, at = 8; level < levels; at += cols / f.block.group[level], ++level) {
+    const int size = f.block.group[level];
+    const float least = exp2i(top + levels - level);
+    for (int g = 0; g < cols / size; ++g) {
+      bool large = false;
+      for (int k = g * size; k < (g + 1) * size; ++k) large = large || magnitude(t[k]) >= least;
+      for (int k = g * size; large && k < (g + 1) * size; ++k) t[k] = rounded(t[k] * 0.5f);
+      bits |= static_cast<std::uint32_t>(large) << (at + g);
+    }
+  }
+  return bits;
+}
+
+/// The error of nearest_even codes with their one-bit exponents under a scale, over a block of one row.
+UFP4_HD inline float error_with_exponents(const format_spec& f, const block_values& v, const block_scale& scale,
+                                          search_error what) {
+  const bool zero = scale.factor == 0.0f;
+  float t[256], err = 0.0f;
+  for (int k = 0; k < v.cols; ++k)
+    t[k] = zero ? 0.0f : rounded(scale.divides ? v.x[k] / scale.factor : v.x[k] * scale.factor);
+  const std::uint32_t bits = take_exponents(f, v.cols, t);
+  for (int k = 0; k < v.cols; ++k) {
+    const float value = f.grid.value[zero ? zero_code(f.grid) : round_to_grid(f.grid, nearest_even{}, t[k], 0)];
+    const float x = rounded(v.x[k]), d = x - rounded(value * exp2i(exponent_of(f, bits, k)) * scale.effective);
+    err = what == search_error::squared ? fma(d, d, err) : err + magnitude(d);
+  }
+  return err;
+}
+
+/// A scale of `one`, a format with grid g of f alone, as the scale of a block of f that has this grid.
+UFP4_HD inline block_scale with_factor_of(const format_spec& f, int g, const tensor_constants& tensor,
+                                          block_scale scale) {
+  const float factor = factor_of(f, g);
+  if (factor == 1.0f) return scale;
+  scale.effective = decode_scale(f.scale, scale.bits) * factor;
+  if (f.two_level()) scale.effective = rounded(scale.effective) * tensor.decode;
+  scale.rescale = 1.0f / factor;
+  return scale;
+}
+
+/// The scales of a block for one of several grids, or of a block with exponents, for smallest_error.
+struct grid_scale_trial {
+  const format_spec& format;
+  int g;
+  const format_spec& one;  ///< the format with this grid alone
+  const tensor_constants& tensor;
+  const block_values& values;
+  search_error what;
+  UFP4_MEMBER block_scale candidate(std::uint32_t bits) const {
+    return with_factor_of(format, g, tensor, scale_from_bits(one, tensor, bits));
+  }
+  UFP4_MEMBER float error(const block_scale& scale) const {
+    if (format.block.group[0] != 0) return error_with_exponents(format, values, scale, what);
+    return block_error(nth_grid(format, g), values, scale, what);
+  }
+};
+
+/// The scale of a block for one of several grids, or of a block with exponents: that of a format with this grid alone,
+/// whose qmax has the factor and the exponents. A search compares the errors of the whole block.
+UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const scale_rule_spec& rule,
+                                          const tensor_constants& tensor, const block_values& v, float amax) {
+  format_spec one{nth_grid(f, g), f.scale, {f.block.rows, f.block.cols}, f.outer};
+  one.grid.qmax = qmax_of(f, g);
+  tensor_constants constants = tensor;
+  if (f.two_level()) constants.scale_factor = tensor.encode * (1.0f / one.grid.qmax);
+  scale_rule_spec plain = rule;
+  plain.searches = false;
+  const block_scale scale = with_factor_of(f, g, tensor, choose_scale(one, plain, constants, v, amax));
+  if (!rule.searches) return scale;
+  return smallest_error(f.scale, rule.window, scale.bits, grid_scale_trial{f, g, one, tensor, v, rule.error});
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// One of the grids of a block, and the scale for it.
+struct grid_and_scale {
+  int grid;           ///< its number
+  block_scale scale;  ///< `bits` without the number of the grid
+};
+
+/// Which of several grids a block of finite values with this amax has, and its scale.
+UFP4_HD inline grid_and_scale choose_grid_of(const format_spec& f, const scale_rule_spec& rule,
+                                             const tensor_constants& tensor, const block_values& v, float amax) {
+  using namespace detail;
+  grid_and_scale best{};
+  float least = 0.0f;
+  for (int g = 0; g <= f.choice.count; ++g) {
+    const block_scale scale = scale_for_grid(f, g, rule, tensor, v, amax);
+    const float err = block_error(nth_grid(f, g), v, scale, rule.grids);
+    if (g == 0 || err < least) best = {g, scale}, least = err;
+  }
+  return best;
+}
+
+}  // namespace ufp4::inline UFP4_CODE
