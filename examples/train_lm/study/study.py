@@ -156,7 +156,7 @@ def train(runs, args):
 
 def is_second(record):
     """Of the second design, whose results are tables."""
-    return bool({"trunk", "noise", "second", "forks", "gradients"} & set(record["uses"]))
+    return bool({"trunk", "noise", "second", "forks", "gradients", "sr"} & set(record["uses"]))
 
 
 def everything(args):
