@@ -258,6 +258,26 @@ TEST_CASE("the scale of a segment reaches every block of the matrix that the seg
   CHECK(report.sqnr_db() > 15);
 }
 
+TEST_CASE("a format whose outer scales are bf16 numbers is cast to itself with every bit") {
+  const auto bf16_scales = [](outer_span span, int segment) {
+    return outer_scale{.span = span, .type = scale_kind::bf16, .segment = segment};
+  };
+  std::vector<float> x(3 * 256);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = std::ldexp(static_cast<float>(static_cast<int>(i * 37 % 101) - 50), static_cast<int>(i / 96) - 3);
+  for (const outer_scale& outer :
+       {bf16_scales(outer_span::tensor, 0), bf16_scales(outer_span::row, 0), bf16_scales(outer_span::segment, 64)})
+    for (const bool groups : {false, true}) {
+      format_spec f = spec_of<nvfp4>;
+      f.outer = outer;
+      if (groups) f.block = grouped(64, 8);
+      const any_quantized q = quantize(f, matrix_view<const float>{x.data(), 3, 256});
+      cast_report report;
+      CHECK(checked(q, f, report).view() == q.view());
+      CHECK(report.inexact_elements == 0);
+    }
+}
+
 TEST_CASE("cast rejects formats with elements of one byte") {
   const auto q = quantize<nvfp4>(matrix<float>(4, 64));
   const auto wide = quantize<mxint8>(matrix<float>(4, 64));

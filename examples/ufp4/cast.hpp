@@ -21,8 +21,8 @@ usage: ufp4 cast FILE -f FORMAT [OPTION]... -o OUT
 FILE and OUT are .safetensors. FILE has weights in the layouts of compressed-tensors, Model Optimizer, torchao,
 GPT-OSS or ufp4, or of type F4. A block whose values and scale fit FORMAT keeps its values: mxfp4 as nvfp4 where the
 scales are within 2^17 of the largest, E1M2 as int4 and back, formats with 8-bit scales as those with binary32 scales,
-nvfp4 as if4. Other blocks are quantized again from their values, with the search of the smallest squared error where
-FORMAT takes it; the table counts the blocks that differ, and its SQNR compares the weights before and after. A
+nvfp4 as if4. Other blocks are quantized again from their values, with the search of the smallest squared error;
+the table counts the blocks that differ, and its SQNR compares the weights before and after. A
 Hadamard transform stays. A weight that has FORMAT already is written in the layout of OUT. Everything else of FILE is
 copied. Formats with elements of one byte, and integers with zero points, cannot be cast: --skip leaves such weights.
 A weight must fit in memory in both formats, one of three or more dimensions slice by slice. An existing OUT is

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 #include <ufp4/dequantize.hpp>
 #include <vector>
 
@@ -138,7 +139,8 @@ inline float cast_outer_scale(const cast_job& job, const cast_scope& scope) {
   const format_spec &from = job.from.format, &to = job.to;
   const int g = job.maps.whole;
   const float factor = factor_of(to, g), power = exp2i(exponent_levels(from.block));
-  bool keeps = from.two_level() && from.scale == to.scale && to.outer.type == scale_kind::f32, any = false;
+  const bool representable = to.outer.type == scale_kind::f32 || from == to;
+  bool keeps = from.two_level() && from.scale == to.scale && representable, any = false;
   float kept = 1.0f, largest = 0.0f;
   const std::size_t end = scope.last_col < job.from.padded_cols ? scope.last_col : job.from.padded_cols;
   for (std::size_t s = scope.first_strip; s < scope.last_strip; ++s)
@@ -255,9 +257,7 @@ inline void quantize_columns(const cpu::context& ctx, const cast_job& job, std::
       .x = {s.values.data() + first, dtype::f32, job.height(), width, static_cast<std::ptrdiff_t>(job.padded_cols), 1},
       .format = f};
   q.padded_cols = q.whole_padded_cols = width;
-  scale_rule_spec rule = mse_search{}.spec();
-  if (rule_mismatch(rule, f) != nullptr) rule = {};
-  const block_coder<rounding_spec> coder{f, rule, cast_constants(f, outer), {}};
+  const block_coder<rounding_spec> coder{f, mse_search{}.spec(), cast_constants(f, outer), {}};
   const auto& table = cpu::detail::kernels::quantize<quantize_needs::all>;
   buffer<std::uint8_t> codes(job.height() * width / 2);
   buffer<std::byte> scales(blocks * static_cast<std::size_t>(bytes));
@@ -394,9 +394,9 @@ namespace ufp4::inline UFP4_CODE {
 ///
 /// | exact blocks | the values times a power of two are on the grid of `to`, and the effective scale over it is one |
 /// |              | of its scales: the decoded values are the same numbers                                           |
-/// | other blocks | quantized from the decoded values, nearest even, under mse_search where the format takes it;     |
-/// |              | counted in `report`                                                                              |
-/// | outer scales | those of q where the scale types are the same; else powers of two that the largest scales fit    |
+/// | other blocks | quantized from the decoded values, nearest even, under mse_search; counted in `report`           |
+/// | outer scales | those of q where the scale types are the same and the new ones are binary32, or the formats are  |
+/// |              | the same; else powers of two that the largest scales fit                                         |
 /// | NaN blocks   | NaN blocks; a block of the result with a part of one is NaN                                      |
 /// | errors       | std::invalid_argument for blocks of different numbers of rows, elements of one byte, or an       |
 /// |              | invalid format                                                                                   |

@@ -1061,7 +1061,7 @@ def block_value(counts, values, none):
 
 def quantized_blocks(x, to, T):
   """Scale, grid, codes and exponents of finite blocks x under outer scales T, nearest even."""
-  rule = Rule(default_rule(to), searches=not (to.more or to.groups))
+  rule = Rule(default_rule(to), searches=True)
   amax = np.abs(x).max(1, initial=f32(0))
   grid, scale, codes, exponents = np.zeros(len(x), np.int64), None, None, []
   for g in grids_of(to):
@@ -1097,7 +1097,8 @@ def cast_outer_scales(q, to, effective, cols):
 
   def scale(rows, columns):
     own = old[rows, columns]
-    kept = own.size and q.format.two_level and q.format.scale is to.scale and to.outer_type is not BF16
+    kept = own.size and q.format.two_level and q.format.scale is to.scale and (
+        to.outer_type is not BF16 or to == q.format)
     if kept and np.isfinite(own).all() and (own == own.flat[0]).all():
       return f32(own.flat[0] / part[0])
     m = largest[rows, columns]

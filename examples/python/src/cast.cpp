@@ -36,8 +36,8 @@ void bind_cast(nb::module_& m) {
         "q [rows, columns] in another format, and what was lost: blocks whose values and scales fit keep them.\n\n"
         "mxfp4 becomes nvfp4 without loss where its scales are within 2^17 of each other, E1M2 becomes int4 and back,\n"
         "scales of 8 bits become float32, nvfp4 becomes if4. Other blocks are quantized from their values, under "
-        "search='mse'\n"
-        "where the format takes it, and counted in the report. The transform of q stays.\n"
+        "search='mse',\n"
+        "and counted in the report. The transform of q stays.\n"
         "ValueError: a format with elements of one byte, or with blocks of another number of rows.");
 }
 

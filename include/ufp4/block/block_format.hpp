@@ -136,17 +136,6 @@ constexpr const char* segment_mismatch(const outer_scale& outer, const block_sha
              : "outer.segment must be a positive multiple of the block length";
 }
 
-/// The reason why the outer scales do not suit a format, or nullptr.
-constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale, const block_shape& block) {
-  if (outer.span > outer_span::segment) return "the span of the outer scales is no outer_span";
-  if (outer.span == outer_span::none && outer.type != scale_kind::f32)
-    return "a format without outer scales has an outer.type";
-  if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
-  if (outer.span != outer_span::none && scale != scale_kind::e4m3 && scale != scale_kind::ue5m3)
-    return "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none";
-  return segment_mismatch(outer, block);
-}
-
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {
@@ -224,6 +213,20 @@ constexpr const char* group_mismatch(const block_shape& b, scale_kind scale, int
   return nullptr;
 }
 
+/// The reason why the outer scales do not suit a format, or nullptr.
+constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale, const block_shape& block) {
+  if (outer.span > outer_span::segment) return "the span of the outer scales is no outer_span";
+  if (outer.span == outer_span::none && outer.type != scale_kind::f32)
+    return "a format without outer scales has an outer.type";
+  if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
+  if (outer.span != outer_span::none && scale != scale_kind::e4m3 && scale != scale_kind::ue5m3)
+    return "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none";
+  const bool is_array = outer.span == outer_span::row || outer.span == outer_span::segment;
+  if (is_array && outer.type == scale_kind::bf16 && exponent_count(block) > 8)  // the next strip would not be aligned
+    return "outer scales of rows and segments are float where a block has more than 8 one-bit exponents";
+  return segment_mismatch(outer, block);
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {
@@ -252,8 +255,10 @@ struct block_format {
   static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
   static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
                 "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
-  static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
-                "outer scales are float or bf16; a segment is a positive multiple of the block length");
+  static_assert(
+      detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
+      "outer scales are float or bf16, of rows and segments float where a block has more than 8 one-bit exponents; "
+      "a segment is a positive multiple of the block length");
 
   using format = block_format;   ///< the format that its matrices have, as of a compat preset
   using element_type = Element;  ///< fp4<E2M1>, int4, one_of<...>, ...

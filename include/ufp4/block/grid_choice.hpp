@@ -113,7 +113,8 @@ struct grid_and_scale {
   block_scale scale;  ///< `bits` without the number of the grid
 };
 
-/// Which of several grids a block of finite values with this amax has, and its scale.
+/// Which of several grids a block of finite values with this amax has, and its scale: the grid with the smallest error
+/// in the measure of rule.grids, of equal ones the first. A search chooses the scale of each grid by rule.error.
 UFP4_HD inline grid_and_scale choose_grid_of(const format_spec& f, const scale_rule_spec& rule,
                                              const tensor_constants& tensor, const block_values& v, float amax) {
   using namespace detail;

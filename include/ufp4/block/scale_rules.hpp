@@ -19,7 +19,7 @@ enum class search_error : std::uint8_t {
 /// The scales that a search compares: from `below` steps under the rule's scale to `above` steps over it. A step is a
 /// code of an 8-bit scale; for float and bf16 scales 1/32 of the rule's scale. Codes that do not exist are left out.
 struct search_window {
-  /// e4m3, ue5m3: 2 below, 6 above, where the optimum of all codes is; e8m0: 1, 1; float, bf16: 8, 16.
+  /// e4m3, ue5m3: 2 below, 6 above, where the optimum of all codes is; e6m2: the same; e8m0: 1, 1; float, bf16: 8, 16.
   static constexpr std::uint8_t by_format = 255;
   std::uint8_t below = by_format;  ///< steps; at most 31 for float and bf16 scales
   std::uint8_t above = by_format;  ///< steps
@@ -49,7 +49,7 @@ struct rule_type {
 
 /// The default: mx_floor for e8m0 scales; amax / qmax, rounded to nearest, for the other scale types.
 struct default_scale : rule_type<scale_rule_spec::kind::by_format> {};
-/// For e4m3, ue5m3 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use it with
+/// For e4m3, ue5m3, e6m2 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use it with
 /// stochastic rounding, which shrinks values otherwise (attenuation .9965 on a Gaussian; .9999 with scale_up).
 struct scale_up : rule_type<scale_rule_spec::kind::up> {};
 /// For e8m0: floor(log2 amax) - floor(log2 qmax). OCP Microscaling Formats v1.0, section 6.3.
