@@ -255,10 +255,11 @@ struct block_format {
   static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
   static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
                 "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
-  static_assert(
-      detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
-      "outer scales are float or bf16, of rows and segments float where a block has more than 8 one-bit exponents; "
-      "a segment is a positive multiple of the block length");
+  static_assert(outer.type != scale_kind::bf16 || outer.span == outer_span::tensor ||
+                    detail::exponent_count(Block) <= 8,
+                "outer scales of rows and segments are float where a block has more than 8 one-bit exponents");
+  static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
+                "outer scales are float or bf16; a segment is a positive multiple of the block length");
 
   using format = block_format;   ///< the format that its matrices have, as of a compat preset
   using element_type = Element;  ///< fp4<E2M1>, int4, one_of<...>, ...
