@@ -35,11 +35,13 @@ program "$folder/bin/ninja" <<<'exit 0'
 program "$folder/build/release/examples/ufp4" <<'STUB'
 case "$1 $2" in
   'compare --html') printf '%s\n' "$PAGE" >"$3" ;;
-  'compare --random') # compare --random NAME --format LIST --csv FILE --no-html
+  'compare --random') # compare --random NAME --format LIST --rule RULE --csv FILE --no-html
     [ "${SCATTERS:-}" = "$3" ] && { echo 'ufp4 compare: there are no numbers' >&2; exit 1; }
     after=20.75
     [ "$3" = outliers ] && after=28.004
-    { echo format,element,rht,sqnr_db; echo "if4,2 grids,0,20.5"; echo "if4,2 grids,16,$after"; } >"$7" ;;
+    format=if4
+    [ "$7" = four_over_six ] && format=$5 after=21.5
+    { echo format,element,rht,sqnr_db; echo "$format,2 grids,0,20.5"; echo "$format,2 grids,16,$after"; } >"$9" ;;
 esac
 STUB
 program "$folder/build/release/examples/train_lm" <<'STUB'
@@ -80,6 +82,7 @@ contains 'the table' 'ufp4                     2.3457            2.3457       4.
 contains 'the page' '<tr><td class="mono">e2m1-baseline</td><td>2.3457</td><td>2.3457</td><td>4.2</td></tr>' "$page"
 contains 'the page' '</main></body>' "$page"
 contains 'the table' 'if4          20.50  20.75   20.50  20.75   20.50  20.75   20.50  28.00' "$folder/output"
+contains 'the table' 'nvfp4-4/6    20.50  21.50' "$folder/output"
 contains 'the page' '<tr><td class="mono">if4</td><td>20.50 &rarr; 20.75</td>' "$page"
 contains 'the page' '<td>20.50 &rarr; 28.00</td></tr>' "$page"
 contains 'the table' 'An illustration, not evidence: one seed' "$folder/output"
