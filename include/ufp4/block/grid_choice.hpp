@@ -71,22 +71,27 @@ UFP4_HD inline block_scale with_factor_of(const format_spec& f, int g, const ten
   return scale;
 }
 
-/// The scales of a block for one of several grids, or of a block with exponents, for smallest_error.
-struct grid_scale_trial {
-  const format_spec& format;
-  int g;
-  const format_spec& one;  ///< the format with this grid alone
-  const tensor_constants& tensor;
-  const block_values& values;
-  search_error what;
-  UFP4_MEMBER block_scale candidate(std::uint32_t bits) const {
-    return with_factor_of(format, g, tensor, scale_from_bits(one, tensor, bits));
+/// smallest_error for a block that has grid g of f: the errors are those of its values with the factor of the grid,
+/// or with the exponents of each scale. `one` is the format with this grid alone. A loop of its own: with one for
+/// both, GPU kernels of formats of one grid need 95 registers instead of 80.
+UFP4_HD inline block_scale smallest_error_on_grid(const format_spec& f, int g, const format_spec& one,
+                                                  const scale_rule_spec& rule, const tensor_constants& tensor,
+                                                  const block_values& v, std::uint32_t base) {
+  const search_window window = window_of(f.scale, rule.window);
+  block_scale best{};
+  float least = 0.0f;
+  bool found = false;
+  for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
+    std::uint32_t bits = 0;
+    if (!search_candidate(f.scale, base, j, bits)) continue;
+    const block_scale candidate = with_factor_of(f, g, tensor, scale_from_bits(one, tensor, bits));
+    const float err = f.block.group[0] != 0 ? error_with_exponents(f, v, candidate, rule.error)
+                                            : block_error(nth_grid(f, g), v, candidate, rule.error);
+    if (!found || err < least) best = candidate, least = err;
+    found = true;
   }
-  UFP4_MEMBER float error(const block_scale& scale) const {
-    if (format.block.group[0] != 0) return error_with_exponents(format, values, scale, what);
-    return block_error(nth_grid(format, g), values, scale, what);
-  }
-};
+  return best;
+}
 
 /// The scale of a block for one of several grids, or of a block with exponents: that of a format with this grid alone,
 /// whose qmax has the factor and the exponents. A search compares the errors of the whole block.
@@ -99,8 +104,7 @@ UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const sca
   scale_rule_spec plain = rule;
   plain.searches = false;
   const block_scale scale = with_factor_of(f, g, tensor, choose_scale(one, plain, constants, v, amax));
-  if (!rule.searches) return scale;
-  return smallest_error(f.scale, rule.window, scale.bits, grid_scale_trial{f, g, one, tensor, v, rule.error});
+  return rule.searches ? smallest_error_on_grid(f, g, one, rule, tensor, v, scale.bits) : scale;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

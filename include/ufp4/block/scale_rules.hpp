@@ -49,8 +49,8 @@ struct rule_type {
 
 /// The default: mx_floor for e8m0 scales; amax / qmax, rounded to nearest, for the other scale types.
 struct default_scale : rule_type<scale_rule_spec::kind::by_format> {};
-/// For e4m3, ue5m3, e6m2 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use it with
-/// stochastic rounding, which shrinks values otherwise (attenuation .9965 on a Gaussian; .9999 with scale_up).
+/// For e4m3, ue5m3, e6m2 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use
+/// it with stochastic rounding, which shrinks values otherwise (attenuation .9965 on a Gaussian; .9999 with scale_up).
 struct scale_up : rule_type<scale_rule_spec::kind::up> {};
 /// For e8m0: floor(log2 amax) - floor(log2 qmax). OCP Microscaling Formats v1.0, section 6.3.
 struct mx_floor : rule_type<scale_rule_spec::kind::mx_floor> {};
@@ -343,35 +343,22 @@ UFP4_HD constexpr bool search_candidate(scale_kind kind, std::uint32_t base, int
   return code >= 0 && code <= static_cast<int>(max_scale(kind));
 }
 
-/// The candidate with the smallest error in the window of a search around a scale with the bits `base`. A trial has
-/// `candidate(bits)`, the block_scale, and `error(block_scale)`.
-template <class Trial>
-UFP4_HD constexpr block_scale smallest_error(scale_kind kind, const search_window& given, std::uint32_t base,
-                                             const Trial& trial) {
-  const search_window window = window_of(kind, given);
+UFP4_HD inline block_scale smallest_error(const format_spec& f, const scale_rule_spec& rule,
+                                          const tensor_constants& tensor, const block_values& v, std::uint32_t base) {
+  const search_window window = window_of(f.scale, rule.window);
   block_scale best{};
   float least = 0.0f;
   bool found = false;
   for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
     std::uint32_t bits = 0;
-    if (!search_candidate(kind, base, j, bits)) continue;
-    const block_scale candidate = trial.candidate(bits);
-    const float err = trial.error(candidate);
+    if (!search_candidate(f.scale, base, j, bits)) continue;
+    const block_scale candidate = scale_from_bits(f, tensor, bits);
+    const float err = error_of(f, v, candidate, rule.error);
     if (!found || err < least) best = candidate, least = err;
     found = true;
   }
   return best;
 }
-
-/// The scales of a block of a format of one grid, for smallest_error.
-struct scale_trial {
-  const format_spec& format;
-  const tensor_constants& tensor;
-  const block_values& values;
-  search_error what;
-  UFP4_MEMBER block_scale candidate(std::uint32_t bits) const { return scale_from_bits(format, tensor, bits); }
-  UFP4_MEMBER float error(const block_scale& scale) const { return error_of(format, values, scale, what); }
-};
 
 /// How many of `count` magnitudes must be at or below a percentile.
 UFP4_HD constexpr int percentile_rank(int count, int per_mille) { return (count * per_mille + 999) / 1000; }
@@ -402,8 +389,7 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
   const std::uint32_t bits = f.scale == scale_kind::e8m0  ? power_of_two_scale(f.grid, rule.what, amax)
                              : rule.what == rule_kind::up ? encode_scale_up(f.scale, scale_argument(f, tensor, amax))
                                                           : encode_scale(f.scale, scale_argument(f, tensor, amax));
-  if (!rule.searches) return scale_from_bits(f, tensor, bits);
-  return smallest_error(f.scale, rule.window, bits, scale_trial{f, tensor, v, rule.error});
+  return rule.searches ? smallest_error(f, rule, tensor, v, bits) : scale_from_bits(f, tensor, bits);
 }
 /// The same as choose_scale with a user's rule; NaN bits if its result is not a scale.
 template <scale_rule Rule>
