@@ -131,6 +131,15 @@ void outer_scales_of_40_columns() {
 #endif
 }
 
+// error: outer scales of rows and segments are float where a block has more than 8 one-bit exponents
+void bf16_outer_scales_of_rows_beside_24_exponents() {
+#if defined(MISTAKE)
+  (void)block_format<fp4<E1M2>, e4m3, grouped(64, 8, 4), per_row<bf16>>::block_size;
+#else
+  (void)block_format<fp4<E1M2>, e4m3, grouped(64, 8, 4), per_row<float>>::block_size;
+#endif
+}
+
 // error: only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none
 void tensor_scale_beside_wide_scales() {
 #if defined(MISTAKE)
