@@ -589,10 +589,7 @@ class Quantized:
   def values(self):
     """Of the codes on the grids of their blocks, without factors; times two to their one-bit exponents."""
     if self.exponents is not None:
-      v = self.format.element.values[self.codes]
-      for e, size in zip(self.exponents, self.format.groups):
-        v = v * np.repeat(np.exp2(e.astype(np.float32)), size, axis=1)
-      return v.astype(np.float32)
+      return self.format.element.values[self.codes] * powers_of(self.exponents, self.format)
     if self.grids is None:
       return self.format.element.values[self.codes]
     rows = np.repeat(self.grids, self.format.strip_rows, axis=0)[: self.rows]
@@ -993,9 +990,7 @@ def cast(q, to):
   codes = in_width(q.codes, cols, q.format.element.zero)
   h = in_width(of_elements(q, q.grids if q.grids is not None else np.zeros(q.scales.shape, np.int64)), cols, 0)
   effective = np.repeat(q.row_scales(), q.format.block, 1) * (q.tensor_scale if q.format.tensor_scale else ONE)
-  scale_of = effective
-  for each, size in zip(q.exponents or [], q.format.groups):
-    scale_of = scale_of * np.repeat(np.exp2(each.astype(np.float32)), size, axis=1)
+  scale_of = effective if q.exponents is None else effective * powers_of(q.exponents, q.format)
   e = in_width(scale_of.astype(np.float32), cols, f32(0))
   value = np.stack([q.format.grid(g).values for g in grids_of(q.format)])[h, codes]
   decoded = (value * e).astype(np.float32)

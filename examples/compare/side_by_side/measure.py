@@ -25,6 +25,7 @@ TE = ("te_nvfp4_four_over_six", "te_nvfp4_four_over_six_448")
 Result = collections.namedtuple("Result", "data format rht search sqnr_db")
 # One call of the tool: what to measure; of a rule, the name that takes the place of nvfp4.
 Run = collections.namedtuple("Run", "search arguments name", defaults=(None,))
+ALL_RUNS = (Run(0, ["--format", "all"]), Run(1, ["--format", "all", "--search", "mse"]))
 RULE_RUNS = tuple(Run(0, ["--format", "nvfp4", "--rule", rule], name) for name, rule in RULES.items())
 
 
@@ -35,15 +36,10 @@ def run(tool, *arguments):
     return done.stdout
 
 
-def presets_of(tool):
-    """What `ufp4 formats --json` has of every preset."""
-    return json.loads(run(tool, "formats", "--json"))["formats"]
-
-
 def formats_of(tool):
-    """The same, and behind nvfp4 its variants with Four Over Six."""
+    """What `ufp4 formats --json` has of every preset, and behind nvfp4 its variants with Four Over Six."""
     formats = []
-    for preset in presets_of(tool):
+    for preset in json.loads(run(tool, "formats", "--json"))["formats"]:
         formats.append(preset)
         if preset["name"] == "nvfp4":
             formats += [{**preset, "name": name} for name in (*RULES, *TE)]
@@ -54,12 +50,6 @@ def takes_search(preset):
     return preset["name"] not in RULES and preset["name"] not in TE
 
 
-def runs_of(tool):
-    """All formats with default scales, those that take the search with it, and the rules of Four Over Six."""
-    searched = ",".join(p["name"] for p in presets_of(tool) if takes_search(p))
-    return (Run(0, ["--format", "all"]), Run(1, ["--format", searched, "--search", "mse"]), *RULE_RUNS)
-
-
 def read_csv(text, data, search=0, name=None):
     for row in csv.DictReader(io.StringIO(text)):
         yield Result(data, name or row["format"], int(row["rht"] != "0"), search, float(row["sqnr_db"]))
@@ -67,7 +57,7 @@ def read_csv(text, data, search=0, name=None):
 
 def measure_random(tool, data, runs=None):
     results = []
-    for search, arguments, name in runs or runs_of(tool):
+    for search, arguments, name in runs or (*ALL_RUNS, *RULE_RUNS):
         results += read_csv(run(tool, "compare", "--random", data, *arguments, "--csv"), data, search, name)
     return results
 
@@ -85,7 +75,7 @@ def measure_te_file(te, data, path, pattern):
 def measure_file(tool, data, path, pattern):
     """Of the tensors of a file whose names match the pattern."""
     results = []
-    for search, arguments, name in runs_of(tool):
+    for search, arguments, name in (*ALL_RUNS, *RULE_RUNS):
         report = json.loads(run(tool, "inspect", str(path), "--tensor", pattern, *arguments, "--json"))
         signal, noise = collections.Counter(), collections.Counter()
         for tensor in report["tensors"]:
