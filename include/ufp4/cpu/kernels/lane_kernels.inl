@@ -24,6 +24,10 @@ using transform_kernel::read_row;
 #include <ufp4/cpu/kernels/quantize/value_scale_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/wide_lanes.inl>
 
+#include <ufp4/cpu/kernels/quantize/trial_lanes.inl>
+
+#include <ufp4/cpu/kernels/quantize/lane_grids.inl>
+
 #include <ufp4/cpu/kernels/quantize/extended_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/ordered_chunk.inl>

@@ -118,110 +118,6 @@ class grid_scaler {
   std::uint32_t zero_bits_ = 0;  ///< of the scale of a zero block
 };
 
-/// How the values of blocks are compared with those of a grid.
-struct grid_trial {
-  f32 factor, rescale, effective;
-  search_error what;
-
-  template <bool divides, bool rescales>
-  UFP4_LANE f32 scaled(f32 x) const {
-    const f32 t = scaled_by<divides>(x, factor);
-    return rescales ? rounded(t * rescale) : t;
-  }
-  template <std::size_t n>
-  UFP4_LANE f32 add_errors(f32 err, const f32 (&d)[n]) const {
-    if (what == search_error::squared) {
-#pragma GCC unroll 8
-      for (std::size_t j = 0; j < n; ++j) err = fma(d[j], d[j], err);
-      return err;
-    }
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < n; ++j) {
-      const f32 m = magnitude(d[j]);
-      err = what == search_error::absolute ? err + m : m > err ? m : err;
-    }
-    return err;
-  }
-};
-
-/// The errors of blocks of `length` vectors under a trial, and their codes to nearest even.
-using trial_codes = f32(const error_plan&, const grid_trial&, const float* x, std::size_t length, u32* words);
-
-/// For symmetric grids.
-template <class Rounder, bool divides, bool rescales>
-f32 code_trial(const error_plan& p, const grid_trial& trial, const float* x, std::size_t length, u32* words) {
-  const Rounder rounder(p.rounding);
-  const table16 value = load_table(p.value);
-  f32 err{};
-  for (std::size_t k = 0; k < length; k += 8, x += 8 * lanes) {
-    u32 word{};
-    f32 d[8];
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < 8; ++j) {
-      const f32 v = load(x + j * lanes), t = trial.scaled<divides, rescales>(v);
-      const u32 index = rounder(t, u32{});
-      word = add_code<Rounder::bit>(word, static_cast<int>(j), index, t);
-      d[j] = magnitude(v) - rounded(lookup(value, index >> Rounder::bit) * trial.effective);
-    }
-    err = trial.add_errors(err, d);
-    words[k / 8] = finish_codes<Rounder::bit>(word);
-  }
-  return err;
-}
-
-/// For any grid, four elements at a time.
-template <bool divides, bool rescales>
-f32 code_trial_by_cuts(const error_plan& p, const grid_trial& trial, const float* x, std::size_t length, u32* words) {
-  const cuts_rounder rounder{p.rounding};
-  const table16 value = load_table(p.value);
-  f32 err{};
-  for (std::size_t k = 0; k < length; k += 4, x += 4 * lanes) {
-    f32 v[4], t[4];
-    u32 index[4] = {}, word = k % 8 == 0 ? u32{} : words[k / 8];
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) {
-      v[j] = load(x + j * lanes);
-      t[j] = trial.scaled<divides, rescales>(v[j]);
-      word |= rounder.sign(t[j]) << static_cast<std::uint32_t>(4 * (k % 8 + j));
-      t[j] = rounder.value(t[j]);
-    }
-    rounder.ranks(t, index);
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) {
-      word |= index[j] << static_cast<std::uint32_t>(4 * (k % 8 + j));
-      v[j] = as_float(as_bits(v[j]) & p.value_mask) - rounded(lookup(value, index[j]) * trial.effective);
-    }
-    err = trial.add_errors(err, v);
-    words[k / 8] = word;
-  }
-  return err;
-}
-
-/// The functions of a grid; in_range: where no scaled magnitude reaches the end of qmax's binade.
-struct trial_functions {
-  trial_codes *any = nullptr, *in_range = nullptr;
-};
-template <bool divides, bool rescales>
-trial_functions trial_functions_of(rounding_plan::kind rounding) {
-  using kind = rounding_plan::kind;
-  constexpr auto of = []<class Rounder>(const Rounder*) { return &code_trial<Rounder, divides, rescales>; };
-  constexpr const uniform_rounder* uniform = nullptr;
-  if (rounding == kind::uniform) return {of(uniform), of(uniform)};
-  if constexpr (cheap_lookup) {
-    constexpr const halves_rounder* halves = nullptr;
-    constexpr const halves_in_range_rounder* in_range = nullptr;
-    if (rounding == kind::halves) return {of(halves), of(in_range)};
-  } else {
-    constexpr const two_bit_mantissa_rounder* two_bit = nullptr;
-    if (rounding == kind::two_bit_mantissa) return {of(two_bit), of(two_bit)};
-  }
-  return {&code_trial_by_cuts<divides, rescales>, &code_trial_by_cuts<divides, rescales>};
-}
-inline trial_functions trial_functions_of(rounding_plan::kind rounding, bool divides, bool rescales) {
-  if (divides) return rescales ? trial_functions_of<true, true>(rounding) : trial_functions_of<true, false>(rounding);
-  return rescales ? trial_functions_of<false, true>(rounding) : trial_functions_of<false, false>(rounding);
-}
-
 /// Chooses the one-bit exponents of blocks of scaled values, and divides them by their powers of two: take_exponents.
 inline u32 take_exponents(const format_spec& f, float* t) {
   const int levels = ufp4::detail::exponent_levels(f.block), top = ufp4::detail::floor_log2(f.grid.qmax);
@@ -287,7 +183,10 @@ class extended_quantizer {
       codes.error = make_error_plan(one, search_error::squared);  // without its function
       codes.plan = trials_code_ ? codes.error.rounding : make_plan(one.grid, coder.rounding.what, cheap_lookup);
       codes.code = code_of(codes.plan.what);
-      codes.trial = trial_functions_of(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
+      codes.trial =
+          (trials_code_ ? trial_functions_of<true> : trial_functions_of<false>)(codes.error.rounding.what, divides_,
+                                                                                factor_of(job.format, g) != 1.0f);
+      regular_ = regular_ && regular_grids::have(codes.plan);
       codes.end = end_of_binade(one.grid.qmax) * factor_of(job.format, g) * 0.999f;
       codes.scales = grid_scaler(coder, g);
     }
@@ -509,7 +408,7 @@ class extended_quantizer {
     grid.code(grid.plan, {x, block_, 1, &scale, &random_bits_, nullptr}, words_of(b));
     if (!job_.counts) return;
     scale_values(x, {scale.factor, broadcast(1.0f), f32{}, search_error::squared}, false);
-    count_saturated(grid.plan.qmax, ~zero);
+    count_saturated(broadcast(grid.plan.qmax), ~zero);
   }
   /// The scaled values of a block, to t_.
   void scale_values(const float* x, const grid_trial& by, bool divides) {
@@ -519,7 +418,7 @@ class extended_quantizer {
       store(t_ + j, by.scaled<false, true>(load(x + j)));
   }
   /// Counts the scaled values of the lanes of `which` that are beyond qmax.
-  void count_saturated(float qmax, u32 which) {
+  void count_saturated(f32 qmax, u32 which) {
     u32 counts{};
     for (std::size_t j = 0; j < block_ * lanes; j += lanes)
       counts -= reinterpret_cast<u32>(magnitude(load(t_ + j)) > qmax) & which;
@@ -539,7 +438,8 @@ class extended_quantizer {
       number = better != 0u ? broadcast(static_cast<std::uint32_t>(g)) : number;
       bits = better != 0u ? scales_[g][b].bits : bits;
       chosen.factor = better != 0u ? scales_[g][b].factor : chosen.factor;
-      for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
+      for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
+        words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
     }
     if (special_[b] != 0) number = nonfinite(b) != 0u ? u32{} : number;
     const u32 zero = finish(b, bits, chosen.factor);
@@ -557,7 +457,7 @@ class extended_quantizer {
     const u32 beyond = reinterpret_cast<u32>(scale_amax(b, s.factor) >= grid.end);
     const auto code = lane_bits(beyond) == 0 ? grid.trial.in_range : grid.trial.any;
     const f32 err = code(grid.error, trial, x, block_, words);
-    if (grid.error.rounding.maps) map_words(grid.error.rounding, words);
+    if (trials_code_ && grid.error.rounding.maps) map_words(grid.error.rounding, words);
     return err;
   }
   f32 scale_amax(std::size_t b, f32 factor) const {
@@ -571,6 +471,7 @@ class extended_quantizer {
   void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by) {
     u32 words[most_words], drawn[most_words][4];
     if (is_stochastic_) random_bits_.draw(block_ / 8, drawn);
+    if (regular_) return code_by_regular_grids(x, b, number, zero, by, drawn);
     for (int g = 0; g <= job_.format.choice.count; ++g) {
       const grid_codes& grid = grids_[g];
       const u32 where = reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g));
@@ -580,8 +481,29 @@ class extended_quantizer {
       const lane_scales scale{scaled ? broadcast(1.0f) : by.factor, zero};
       grid.code(grid.plan, {scaled ? t_ : x, block_, 1, &scale, &random_bits_, nullptr, false, drawn}, words);
       for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = where != 0u ? words[w] : words_of(b)[w];
-      if (job_.counts) count_saturated(grid.plan.qmax, where & ~zero);
+      if (job_.counts) count_saturated(broadcast(grid.plan.qmax), where & ~zero);
     }
+  }
+
+  /// The same for stochastic rounding to regular grids, all at once.
+  void code_by_regular_grids(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by,
+                             const u32 (*drawn)[4]) {
+    u32 words[most_words];
+    regular_grids grids(grids_[0].plan, grids_[0].scales.rescale());
+    const auto where = [&](int g) { return reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g)); };
+    for (int g = 1; g <= job_.format.choice.count; ++g)
+      grids.change(where(g), {grids_[g].plan, grids_[g].scales.rescale()});
+    if (divides_)
+      grids.code<true>(x, block_, by.factor, drawn, words);
+    else
+      grids.code<false>(x, block_, by.factor, drawn, words);
+    for (int g = 0; g <= job_.format.choice.count; ++g)
+      for (std::size_t w = 0; w < block_ / 8; ++w)
+        words_of(b)[w] = where(g) != 0u ? mapped(grids_[g].plan, {by.factor, zero}, words[w]) : words_of(b)[w];
+    if (!job_.counts) return;
+    by.rescale = grids.rescale();
+    scale_values(x, by, divides_);
+    count_saturated(grids.qmax(), ~zero);
   }
 
   /// Codes and scales of the tile to memory.
@@ -603,6 +525,7 @@ class extended_quantizer {
   quantize_report& report_;
   tile_transform transform_;
   bool divides_, is_stochastic_, trials_code_;  ///< trials_code_: the codes of a trial are those of the call
+  bool regular_ = true;                         ///< every grid is one of regular_grids, and the rounding stochastic
   std::size_t run_, block_, blocks_;            ///< elements of a run and of a block, blocks of a run
   std::size_t tile_width_;                      ///< elements that a tile takes at once
   ufp4::detail::scale_strip strip_;
