@@ -41,6 +41,16 @@ struct lopsided_levels {
   static constexpr bool exact_products = false;
 };
 
+/// The values of fp4_remapped<E2M1, 5> and fp4_remapped<E2M1, -5> times 8, with the codes in another order.
+struct with_forty {
+  static constexpr float values[16] = {-48, -32, -24, -16, -12, -8, -4, 0, 4, 8, 12, 16, 24, 32, 40, 48};
+  static constexpr bool exact_products = true;
+};
+struct with_minus_forty {
+  static constexpr float values[16] = {-48, -40, -32, -24, -16, -12, -8, -4, 0, 4, 8, 12, 16, 24, 32, 48};
+  static constexpr bool exact_products = true;
+};
+
 /// Formats are data to kernels, so this is a list of values. It holds every preset, every scale kind with one level and
 /// with two, every regular grid, squares, and blocks longer and shorter than the transforms; the same of wide elements.
 const std::vector<format_spec>& formats() {
@@ -83,6 +93,10 @@ const std::vector<format_spec>& formats() {
         spec_of<block_format<one_of<fp4<E1M2>, fp4<E3M0>>, e8m0, 32>>,
         spec_of<block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>, fp4<E1M2>>, e4m3, 64, per_segment<128, bf16>>>,
         spec_of<block_format<one_of<int4, fp4<E2M1>>, bf16, 16>>,
+        spec_of<block_format<one_of<fp4_remapped<E2M1, 5>, fp4_remapped<E2M1, -5>>, float, 32>>,
+        spec_of<block_format<one_of<fp4_remapped<E2M1, -5>, fp4_remapped<E2M1, 7>>, e4m3, 16, per_row<float>>>,
+        spec_of<block_format<one_of<table_element<with_forty>, table_element<with_minus_forty>>, ue5m3, 64>>,
+        spec_of<block_format<one_of<table_element<with_minus_forty>, fp4_remapped<E2M1, 5>>, e8m0, 32>>,
         spec_of<block_format<fp4<E2M1>, e6m2, 16>>,
         spec_of<block_format<nf4, e6m2, grouped(32, 16)>>,
         spec_of<block_format<fp4<E2M1>, e4m3, grouped(16, 2), float>>,

@@ -143,6 +143,19 @@ UFP4_LANE u32 finish_codes(u32 word) {
   return select(constant<0x88888888>(), word >> down | word << (32 - down), word);
 }
 
+/// In the lanes where u < width: d becomes a - b, and the highest bit of code j of the word `marks` is set.
+template <bool marks_too>
+UFP4_LANE void take_difference(std::size_t j, u32 u, u32 width, f32 a, f32 b, f32& d, u32& marks) {
+  static constexpr std::uint32_t bit[8] = {0x8, 0x80, 0x800, 0x8000, 0x80000, 0x800000, 0x8000000, 0x80000000};
+  if constexpr (marks_too)
+    asm("vpcmpltud %3, %2, %%k1\n\tvsubps %5, %4, %0%{%%k1%}\n\tvpord %6%{1to16%}, %1, %1%{%%k1%}"
+        : "+v"(d), "+v"(marks)
+        : "v"(u), "v"(width), "v"(a), "v"(b), "m"(bit[j])
+        : "k1");
+  else
+    asm("vpcmpltud %2, %1, %%k1\n\tvsubps %4, %3, %0%{%%k1%}" : "+v"(d) : "v"(u), "v"(width), "v"(a), "v"(b) : "k1");
+}
+
 // ---- For ordered_lanes.inl.
 
 /// a in the lanes whose bit in `which` is 0, b in the others.

@@ -174,8 +174,10 @@ class extended_quantizer {
                      : covered_ < lanes * run_                                       ? covered_ / run_
                                                                                      : lanes),
         random_bits_(coder.rounding.random_bits),
-        outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32) {
+        outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32),
+        is_pair_(remapped_pair::is(job.format)) {
     transform_.ahead = read_ahead_of(job.x);
+    if (is_pair_) pair_ = remapped_pair(job.format);
     for (int g = 0; g <= job.format.choice.count; ++g) {
       format_spec one = job.format;
       one.grid = ufp4::detail::nth_grid(job.format, g);
@@ -355,7 +357,7 @@ class extended_quantizer {
       const scale_kind kind = is_e4m3 ? scale_kind::e4m3 : job_.format.scale;
       const std::uint32_t first = grids_[0].scales(kind, amax_[b], outer, scales_[0][b]);
       special_[b] = first;
-      for (int g = 1; g <= job_.format.choice.count; ++g) {
+      for (int g = 1; !is_pair_ && g <= job_.format.choice.count; ++g) {
         const grid_scaler& scales = grids_[g].scales;
         if (scales.has_scales_of(grids_[0].scales))
           scales.from(scales_[0][b], kind, amax_[b], first, outer, scales_[g][b]);
@@ -373,7 +375,9 @@ class extended_quantizer {
       if (is_stochastic_)
         random_bits_.place((job_.first_row + row) * job_.whole_padded_cols + job_.first_col + column_of(k, b), run_);
       const float* const x = tile_.x + b * block_ * lanes;
-      if (job_.format.choice.count != 0)
+      if (is_pair_)
+        choose_of_pair(x, b);
+      else if (job_.format.choice.count != 0)
         choose_grid(x, b);
       else
         code_block(x, b);
@@ -441,6 +445,22 @@ class extended_quantizer {
       for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
         words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
     }
+    finish_choice(x, b, number, bits, chosen);
+  }
+  /// The same of a pair.
+  void choose_of_pair(const float* x, std::size_t b) {
+    const grid_scales& s = scales_[0][b];
+    grid_trial by{divisor(b, s.factor), broadcast(1.0f), s.effective, coder_.rule.grids};
+    const bool in_range = lane_bits(reinterpret_cast<u32>(scale_amax(b, s.factor) >= pair_.end())) == 0;
+    remapped_pair::trial trial;
+    remapped_pair::trial_of(divides_, in_range, trials_code_)(pair_, by, x, block_, trial);
+    const u32 second = reinterpret_cast<u32>(trial.error[1] < trial.error[0]);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words_of(b)[w] = pair_.codes_of(trial, w, second);
+    by.factor = s.factor;
+    finish_choice(x, b, second & 1u, s.bits, by);
+  }
+  /// What is left to do for a block whose grids have these numbers, under scales with these bits.
+  void finish_choice(const float* x, std::size_t b, u32 number, u32 bits, grid_trial& chosen) {
     if (special_[b] != 0) number = nonfinite(b) != 0u ? u32{} : number;
     const u32 zero = finish(b, bits, chosen.factor);
     bits_[b] |= number << static_cast<std::uint32_t>(ufp4::detail::grid_shift(job_.format));
@@ -448,12 +468,16 @@ class extended_quantizer {
     chosen.factor = zero != 0u ? broadcast(1.0f) : chosen.factor;
     code_chosen(x, b, number, zero, chosen);
   }
+  /// What a block is divided by, or its factor: a scale of 0 that divides gives the codes of 0, as an infinite one does.
+  f32 divisor(std::size_t b, f32 factor) const {
+    if (!divides_ || special_[b] == 0) return factor;
+    return factor == 0.0f ? broadcast(infinity) : factor;
+  }
   /// The errors of a block under a grid, and its codes to nearest even.
   f32 try_grid(const float* x, std::size_t b, int g, u32* words) const {
     const grid_codes& grid = grids_[g];
     const grid_scales& s = scales_[g][b];
-    grid_trial trial{s.factor, grid.scales.rescale(), s.effective, coder_.rule.grids};
-    if (divides_ && special_[b] != 0) trial.factor = s.factor == 0.0f ? broadcast(infinity) : s.factor;
+    const grid_trial trial{divisor(b, s.factor), grid.scales.rescale(), s.effective, coder_.rule.grids};
     const u32 beyond = reinterpret_cast<u32>(scale_amax(b, s.factor) >= grid.end);
     const auto code = lane_bits(beyond) == 0 ? grid.trial.in_range : grid.trial.any;
     const f32 err = code(grid.error, trial, x, block_, words);
@@ -471,6 +495,7 @@ class extended_quantizer {
   void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by) {
     u32 words[most_words], drawn[most_words][4];
     if (is_stochastic_) random_bits_.draw(block_ / 8, drawn);
+    if (is_stochastic_ && is_pair_) return code_by_pair(x, b, number, zero, by, drawn);
     if (regular_) return code_by_regular_grids(x, b, number, zero, by, drawn);
     for (int g = 0; g <= job_.format.choice.count; ++g) {
       const grid_codes& grid = grids_[g];
@@ -506,6 +531,21 @@ class extended_quantizer {
     count_saturated(grids.qmax(), ~zero);
   }
 
+  /// The same to the grids of a pair.
+  void code_by_pair(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by, const u32 (*drawn)[4]) {
+    const u32 second = reinterpret_cast<u32>(number == 1u);
+    if (divides_)
+      pair_.code<true>(x, block_, by.factor, second, drawn, words_of(b));
+    else
+      pair_.code<false>(x, block_, by.factor, second, drawn, words_of(b));
+    const u32 zeros = second != 0u ? broadcast(grids_[1].plan.zeros) : broadcast(grids_[0].plan.zeros);
+    for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = zero != 0u ? zeros : words_of(b)[w];
+    if (!job_.counts) return;
+    by.rescale = broadcast(1.0f);
+    scale_values(x, by, divides_);
+    count_saturated(broadcast(grids_[0].plan.qmax), ~zero);
+  }
+
   /// Codes and scales of the tile to memory.
   void store_tile(std::size_t row, std::size_t k, char* scales) const {
     const scale_kind as_large = strip_.block_bytes == 1   ? scale_kind::e4m3
@@ -537,6 +577,8 @@ class extended_quantizer {
   std::size_t first_outer_ = 0, numbered_at_ = static_cast<std::size_t>(-1);  ///< what number_blocks was called for
   alignas(64) std::uint32_t numbered_[most_blocks * lanes];  ///< of each lane of a block, from first_outer_ on
   grid_codes grids_[4];
+  bool is_pair_;  ///< the grids are those of pair_
+  remapped_pair pair_{};
   u32 amax_[most_blocks], bits_[most_blocks];
   grid_scales scales_[4][most_blocks];
   std::uint32_t special_[most_blocks];  ///< which lanes have a special scale of any grid
