@@ -245,10 +245,11 @@ class extended_quantizer {
 
   /// 0 counts as one.
   static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
-  /// Bands of a tile: four, or one run of 256 elements a lane; or a number of bands that is whole segments, if they fit
-  /// in a tile, so that it is read once.
+  /// Bands of a tile: four of short runs; one of long runs, whose cache lines arrive out of order, so that a larger tile
+  /// would not be prefetched in time; or a number of bands that is whole segments, if they fit in a tile, so that it is
+  /// read once.
   static std::size_t bands_for(const quantize_job& job) {
-    const std::size_t run = job.run(), usual = run < max_transform / 4 ? 4 : max_transform / run;
+    const std::size_t run = job.run(), usual = run < 64 ? 4 : 1;
     if (is_power_of_two(job.format.outer.segment)) return usual;
     const std::size_t band = lanes * run, segment = static_cast<std::size_t>(job.format.outer.segment);
     const std::size_t whole = ufp4::detail::common_columns(band, segment) / band;
