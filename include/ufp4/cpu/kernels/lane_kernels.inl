@@ -22,10 +22,12 @@ using transform_kernel::read_row;
 #include <ufp4/cpu/kernels/quantize/code_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/tile_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/wide_lanes.inl>
+
 #include <ufp4/cpu/kernels/quantize/value_scale_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/trial_lanes.inl>
 
+#include <ufp4/cpu/kernels/quantize/exponent_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/lane_grids.inl>
 
 #include <ufp4/cpu/kernels/quantize/extended_lanes.inl>

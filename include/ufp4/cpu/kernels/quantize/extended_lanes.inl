@@ -56,6 +56,21 @@ class grid_scaler {
     return special;
   }
 
+  /// Those with these bits.
+  UFP4_LANE grid_scales under(scale_kind kind, u32 bits, const outer_lanes& outer) const {
+    if (kind == scale_kind::e8m0) {
+      const f32 scale = as_float(maximum(bits << 23, broadcast(std::uint32_t{0x00400000})));
+      return {bits, as_float(bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - bits) << 23),
+              effective(scale, outer)};
+    }
+    const f32 scale = decode_scale_bits<true>(kind, bits);
+    grid_scales s{bits, scale, effective(scale, outer)};
+    if (coder_->format.two_level())
+      s.factor =
+          scale == 0.0f ? f32{} : at_most(1.0f / rounded(scale * outer.decode), broadcast(ufp4::detail::max_finite));
+    return s;
+  }
+
   /// Whether blocks have the same scales for another grid of the format: the largest magnitudes are equal.
   bool has_scales_of(const grid_scaler& other) const { return grid_.qmax == other.grid_.qmax; }
   /// The same from the scales for such a grid.
@@ -75,9 +90,7 @@ class grid_scaler {
   }
   /// Both return what is a normal number unless the block is special, as the factor is.
   u32 power_of_two(u32 amax, grid_scales& s) const {
-    s.bits = power_of_two_scales(grid_, coder_->rule.what, amax);
-    s.factor = as_float(s.bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - s.bits) << 23);
-    s.effective = as_float(maximum(s.bits << 23, broadcast(std::uint32_t{0x00400000}))) * factor_;
+    s = under(scale_kind::e8m0, power_of_two_scales(grid_, coder_->rule.what, amax), outer_lanes{});
     return amax;
   }
   UFP4_LANE u32 rounded_scale(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
@@ -119,27 +132,6 @@ class grid_scaler {
   std::uint32_t zero_bits_ = 0;  ///< of the scale of a zero block
 };
 
-/// Chooses the one-bit exponents of blocks of scaled values, and divides them by their powers of two: take_exponents.
-inline u32 take_exponents(const format_spec& f, float* t) {
-  const int levels = ufp4::detail::exponent_levels(f.block), top = ufp4::detail::floor_log2(f.grid.qmax);
-  u32 bits{};
-  for (int level = 0, at = 8; level < levels; at += f.block.cols / f.block.group[level], ++level) {
-    const auto size = static_cast<std::size_t>(f.block.group[level]),
-               groups = static_cast<std::size_t>(f.block.cols) / size;
-    const f32 least = broadcast(ufp4::detail::exp2i(top + levels - level));
-    for (std::size_t g = 0; g < groups; ++g) {
-      float* const group = t + g * size * lanes;
-      f32 amax{};
-      for (std::size_t k = 0; k < size; ++k) amax = at_least(magnitude(load(group + k * lanes)), amax);
-      const u32 large = reinterpret_cast<u32>(amax >= least);
-      const f32 power = large != 0u ? broadcast(0.5f) : broadcast(1.0f);
-      for (std::size_t k = 0; k < size; ++k) store(group + k * lanes, load(group + k * lanes) * power);
-      bits |= large & broadcast(std::uint32_t{1} << (static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(g)));
-    }
-  }
-  return bits;
-}
-
 /// A number for each outer scale of a row, and for those that the last tile has beyond them.
 struct outer_numbers {
   std::size_t size;
@@ -177,26 +169,29 @@ class extended_quantizer {
                                                                                      : lanes),
         random_bits_(coder.rounding.random_bits),
         outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32),
-        is_pair_(remapped_pair::is(job.format)) {
+        is_pair_(remapped_pair::is(job.format)),
+        exponents_(job.format) {
     transform_.ahead = read_ahead_of(job.x);
     if (is_pair_) pair_ = remapped_pair(job.format);
     for (int g = 0; g <= job.format.choice.count; ++g) {
-      format_spec one = job.format;
-      one.grid = ufp4::detail::nth_grid(job.format, g);
+      const grid4& grid = ufp4::detail::nth_grid(job.format, g);
       grid_codes& codes = grids_[g];
-      codes.error = make_error_plan(one, search_error::squared);  // without its function
-      codes.plan = trials_code_ ? codes.error.rounding : make_plan(one.grid, coder.rounding.what, cheap_lookup);
+      codes.error = plan_errors(grid, false);
+      codes.plan = trials_code_ ? codes.error.rounding : make_plan(grid, coder.rounding.what, cheap_lookup);
       codes.code = code_of(codes.plan.what);
       codes.trial =
           (trials_code_ ? trial_functions_of<true> : trial_functions_of<false>)(codes.error.rounding.what, divides_,
                                                                                 factor_of(job.format, g) != 1.0f);
       regular_ = regular_ && regular_grids::have(codes.plan);
-      codes.end = end_of_binade(one.grid.qmax) * factor_of(job.format, g) * 0.999f;
+      codes.search = trial_functions_of<false>(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
+      codes.end = end_of_binade(grid.qmax) * factor_of(job.format, g) * 0.999f;
       codes.scales = grid_scaler(plain_, g);
     }
+    if (job.format.block.group[0] != 0)
+      error_with_exponents_ = exponent_trial::function_of(grids_[0].error.rounding, divides_);
   }
 
-  /// For a rule that reads the values of blocks, in formats that has_values_rules accepts.
+  /// For a rule that reads the values of blocks, that takes_values_rule accepts.
   void choose_by(value_scales& from_values) { from_values_ = &from_values; }
 
   void strips(std::size_t first, std::size_t last) {
@@ -225,7 +220,7 @@ class extended_quantizer {
     rounding_plan plan{};
     code_blocks* code = nullptr;
     error_plan error{};
-    trial_functions trial{};
+    trial_functions trial{}, search{};  ///< for choosing a grid and a scale
     float end = 0;  ///< trial.in_range takes smaller magnitudes; three digits below the bound, which roundings move
     grid_scaler scales{};
   };
@@ -374,6 +369,7 @@ class extended_quantizer {
   }
   /// The same by a rule that reads values.
   void choose_scales_by_values(std::size_t k, std::size_t blocks) {
+    if (job_.format.choice.count != 0 || job_.format.block.group[0] != 0) return choose_scales_of_grids(k, blocks);
     for (std::size_t b = 0; b < blocks; ++b) {
       const lane_values v = from_values_->take(tile_.x + b * block_ * lanes, block_);
       const outer_lanes outer = outers_of(k, b);
@@ -387,6 +383,59 @@ class extended_quantizer {
       s = {empty != 0u ? u32{} : best.bits, best.factor, best.effective};
       special_[b] = lane_bits(empty | nonfinite(b) | reinterpret_cast<u32>(s.factor == 0.0f));
     }
+  }
+  /// The same for several grids or one-bit exponents.
+  void choose_scales_of_grids(std::size_t k, std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const float* const x = tile_.x + b * block_ * lanes;
+      const outer_lanes outer = outers_of(k, b);
+      const u32 from = from_values_->argument({x, block_}, amax_[b]);
+      special_[b] = 0;
+      for (int g = 0; g <= job_.format.choice.count; ++g)
+        special_[b] |= grids_[g].scales(job_.format.scale, from, outer, scales_[g][b]);
+      if (coder_.rule.searches) search_scales(x, b, outer);
+    }
+  }
+  /// Of the scales of a search around scales_, those with the smallest errors, of equal ones the first.
+  void search_scales(const float* x, std::size_t b, const outer_lanes& outer) {
+    const scale_kind kind = job_.format.scale;
+    const ufp4::search_window window = ufp4::detail::window_of(kind, coder_.rule.window);
+    least_error best[4];
+    if (error_with_exponents_ != nullptr) exponents_.take(x);
+    for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j)
+      for (int g = 0; g <= job_.format.choice.count; ++g) {
+        u32 exists;
+        const u32 bits = candidate_scales(kind, scales_[g][b].bits, j, exists);
+        const grid_scales s = grids_[g].scales.under(kind, bits, outer);
+        if (!is_pair_) {
+          best[g].compare(exists, bits, error_under(x, b, g, s));
+          continue;
+        }
+        remapped_pair::trial both;
+        try_pair(x, b, s, coder_.rule.error, false, both);
+        best[0].compare(exists, bits, both.error[0]);
+        best[1].compare(exists, bits, both.error[1]);
+        break;
+      }
+    const u32 keeps = nonfinite(b) | reinterpret_cast<u32>(amax_[b] == 0u);  // these have scales
+    u32 special = keeps;
+    for (int g = 0; g <= job_.format.choice.count; ++g) {
+      grid_scales& s = scales_[g][b];
+      const grid_scales found = grids_[g].scales.under(kind, best[g].bits, outer);
+      s.bits = keeps != 0u ? s.bits : found.bits;
+      s.factor = keeps != 0u ? s.factor : found.factor;
+      s.effective = keeps != 0u ? s.effective : found.effective;
+      special |= reinterpret_cast<u32>(s.factor == 0.0f);
+    }
+    special_[b] = lane_bits(special);
+  }
+  /// The errors of a block under a scale of a search.
+  f32 error_under(const float* x, std::size_t b, int g, const grid_scales& s) const {
+    const grid_codes& grid = grids_[g];
+    const grid_trial by{divisor(s.factor), grid.scales.rescale(), s.effective, coder_.rule.error};
+    if (error_with_exponents_ != nullptr) return error_with_exponents_(exponents_, grid.error, by);
+    return (reaches(b, s.factor, grid.end) ? grid.search.any : grid.search.in_range)(grid.error, by, x, block_,
+                                                                                     nullptr);
   }
   void code_tile(std::size_t row, std::size_t k, std::size_t blocks) {
     if (from_values_ != nullptr)
@@ -473,15 +522,23 @@ class extended_quantizer {
   }
   /// The same of a pair.
   void choose_of_pair(const float* x, std::size_t b) {
-    const grid_scales& s = scales_[0][b];
-    grid_trial by{divisor(b, s.factor), broadcast(1.0f), s.effective, coder_.rule.grids};
-    const bool in_range = lane_bits(reinterpret_cast<u32>(scale_amax(b, s.factor) >= pair_.end())) == 0;
-    remapped_pair::trial trial;
-    remapped_pair::trial_of(divides_, in_range, trials_code_)(pair_, by, x, block_, trial);
-    const u32 second = reinterpret_cast<u32>(trial.error[1] < trial.error[0]);
-    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words_of(b)[w] = pair_.codes_of(trial, w, second);
-    by.factor = s.factor;
-    finish_choice(x, b, second & 1u, s.bits, by);
+    const bool searched = coder_.rule.searches;  // else both grids have the same scales
+    const grid_scales &first = scales_[0][b], &other = scales_[searched ? 1 : 0][b];
+    remapped_pair::trial trial, of_other;
+    try_pair(x, b, first, coder_.rule.grids, trials_code_, trial);
+    if (searched) try_pair(x, b, other, coder_.rule.grids, trials_code_, of_other);
+    const u32 second = reinterpret_cast<u32>((searched ? of_other : trial).error[1] < trial.error[0]);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) {
+      words_of(b)[w] = pair_.codes_of(trial, w, second);
+      if (searched) words_of(b)[w] = second != 0u ? pair_.codes_of(of_other, w, second) : words_of(b)[w];
+    }
+    grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, coder_.rule.grids};
+    finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
+  }
+  void try_pair(const float* x, std::size_t b, const grid_scales& s, search_error what, bool codes,
+                remapped_pair::trial& out) const {
+    const grid_trial by{divisor(s.factor), broadcast(1.0f), s.effective, what};
+    remapped_pair::trial_of(divides_, !reaches(b, s.factor, pair_.end()), codes)(pair_, by, x, block_, out);
   }
   /// What is left to do for a block whose grids have these numbers, under scales with these bits.
   void finish_choice(const float* x, std::size_t b, u32 number, u32 bits, grid_trial& chosen) {
@@ -493,23 +550,24 @@ class extended_quantizer {
     code_chosen(x, b, number, zero, chosen);
   }
   /// What a block is divided by, or its factor: a scale of 0 that divides gives the codes of 0, as an infinite one does.
-  f32 divisor(std::size_t b, f32 factor) const {
-    if (!divides_ || special_[b] == 0) return factor;
+  f32 divisor(f32 factor) const {
+    if (!divides_) return factor;
     return factor == 0.0f ? broadcast(infinity) : factor;
+  }
+  /// Whether a scaled magnitude of a block reaches a number.
+  bool reaches(std::size_t b, f32 factor, float end) const {
+    const f32 amax = as_float(amax_[b]), scaled = divides_ ? amax / factor : amax * factor;
+    return lane_bits(reinterpret_cast<u32>(scaled >= end)) != 0;
   }
   /// The errors of a block under a grid, and its codes to nearest even.
   f32 try_grid(const float* x, std::size_t b, int g, u32* words) const {
     const grid_codes& grid = grids_[g];
     const grid_scales& s = scales_[g][b];
-    const grid_trial trial{divisor(b, s.factor), grid.scales.rescale(), s.effective, coder_.rule.grids};
-    const u32 beyond = reinterpret_cast<u32>(scale_amax(b, s.factor) >= grid.end);
-    const auto code = lane_bits(beyond) == 0 ? grid.trial.in_range : grid.trial.any;
+    const grid_trial trial{divisor(s.factor), grid.scales.rescale(), s.effective, coder_.rule.grids};
+    const auto code = reaches(b, s.factor, grid.end) ? grid.trial.any : grid.trial.in_range;
     const f32 err = code(grid.error, trial, x, block_, words);
     if (trials_code_ && grid.error.rounding.maps) map_words(grid.error.rounding, words);
     return err;
-  }
-  f32 scale_amax(std::size_t b, f32 factor) const {
-    return divides_ ? as_float(amax_[b]) / factor : as_float(amax_[b]) * factor;
   }
   void map_words(const rounding_plan& p, u32* words) const {
     const u8 map = load_nibble_map(p.code);
@@ -605,6 +663,8 @@ class extended_quantizer {
   grid_codes grids_[4];
   bool is_pair_;  ///< the grids are those of pair_
   remapped_pair pair_{};
+  exponent_trial exponents_;
+  exponent_trial::error_of* error_with_exponents_ = nullptr;  ///< if there are such exponents
   u32 amax_[most_blocks], bits_[most_blocks];
   grid_scales scales_[4][most_blocks];
   std::uint32_t special_[most_blocks];  ///< which lanes have a special scale of any grid
@@ -613,13 +673,17 @@ class extended_quantizer {
   alignas(64) float t_[max_transform * lanes];  ///< scaled values of a block
 };
 
-/// Whether extended_quantizer has code for rules that read the values of blocks of a format.
-inline bool has_values_rules(const format_spec& f) { return f.choice.count == 0 && f.block.group[0] == 0; }
+/// Whether extended_quantizer has code for a rule that reads the values of blocks.
+inline bool takes_values_rule(const format_spec& f, const ufp4::scale_rule_spec& rule) {
+  if (!rule.searches || f.block.group[0] == 0) return true;
+  return exponent_trial::function_of(make_plan(f.grid, rounding_spec::kind::nearest_even, cheap_lookup), false) !=
+         nullptr;
+}
 /// Whether it has code for a job whose format needs_portable.
 inline bool takes_extended(const quantize_job& job, const block_coder<rounding_spec>& c) {
-  const bool has_rule = has_values_rules(job.format) || !ufp4::detail::reads_values(c.rule);
-  bool suitable = job.format.block.rows == 1 && has_rule && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
-                  !job.format.is_wide();
+  bool suitable = job.format.block.rows == 1 && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
+                  !job.format.is_wide() &&
+                  (!ufp4::detail::reads_values(c.rule) || takes_values_rule(job.format, c.rule));
   for (int g = 0; suitable && g <= job.format.choice.count; ++g) {
     const grid4& grid = ufp4::detail::nth_grid(job.format, g);
     suitable = ufp4::detail::to_bits(grid.qmax) >= 0x00800000u &&

@@ -68,9 +68,7 @@ class remapped_pair {
   remapped_pair() = default;
   explicit remapped_pair(const format_spec& f)
       : unit_(unit_of(f.grid)), near_(ufp4::detail::to_bits(9 * unit_) + 1), first_is_negative_(f.grid.zero == 8) {
-    format_spec plain = f;
-    plain.grid = symmetric_part(f.grid);
-    error_ = make_error_plan(plain, search_error::squared);  // without its function
+    error_ = plan_errors(symmetric_part(f.grid), false);
     end_ = end_of_binade(f.grid.qmax) * 0.999f;
     for (int g = 0; g < 2; ++g) plan_maps(nth_grid(f, g), map_[g], map_of_counts_[g]);
   }

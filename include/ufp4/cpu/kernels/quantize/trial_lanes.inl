@@ -3,6 +3,18 @@
 //
 // What block_error (block/grid_choice.hpp) gives, with the codes where they are wanted.
 
+/// The scales with the smallest errors so far, of equal ones the first.
+struct least_error {
+  u32 bits{}, found{};
+  f32 error{};
+  UFP4_LANE void compare(u32 where, u32 other, f32 err) {
+    const u32 better = where & (~found | reinterpret_cast<u32>(err < error));
+    bits = better != 0u ? other : bits;
+    error = better != 0u ? err : error;
+    found |= where;
+  }
+};
+
 /// How the values of blocks are compared with those of a grid.
 struct grid_trial {
   f32 factor, rescale, effective;
@@ -12,6 +24,10 @@ struct grid_trial {
   UFP4_LANE f32 scaled(f32 x) const {
     const f32 t = scaled_by<divides>(x, factor);
     return rescales ? rounded(t * rescale) : t;
+  }
+  /// By the errors of a search.
+  UFP4_LANE f32 add_error(f32 err, f32 d) const {
+    return what == search_error::squared ? fma(d, d, err) : err + magnitude(d);
   }
   template <std::size_t n>
   UFP4_LANE f32 add_errors(f32 err, const f32 (&d)[n]) const {
