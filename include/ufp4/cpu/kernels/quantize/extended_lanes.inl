@@ -522,16 +522,24 @@ class extended_quantizer {
   }
   /// The same of a pair.
   void choose_of_pair(const float* x, std::size_t b) {
-    const bool searched = coder_.rule.searches;  // else both grids have the same scales
-    const grid_scales &first = scales_[0][b], &other = scales_[searched ? 1 : 0][b];
-    remapped_pair::trial trial, of_other;
-    try_pair(x, b, first, coder_.rule.grids, trials_code_, trial);
-    if (searched) try_pair(x, b, other, coder_.rule.grids, trials_code_, of_other);
-    const u32 second = reinterpret_cast<u32>((searched ? of_other : trial).error[1] < trial.error[0]);
-    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) {
-      words_of(b)[w] = pair_.codes_of(trial, w, second);
-      if (searched) words_of(b)[w] = second != 0u ? pair_.codes_of(of_other, w, second) : words_of(b)[w];
-    }
+    if (coder_.rule.searches) return choose_of_searched_pair(x, b);
+    const grid_scales& s = scales_[0][b];  // those of both grids
+    remapped_pair::trial trial;
+    try_pair(x, b, s, coder_.rule.grids, trials_code_, trial);
+    const u32 second = reinterpret_cast<u32>(trial.error[1] < trial.error[0]);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words_of(b)[w] = pair_.codes_of(trial, w, second);
+    grid_trial chosen{s.factor, f32{}, f32{}, coder_.rule.grids};
+    finish_choice(x, b, second & 1u, s.bits, chosen);
+  }
+  /// The same where each grid has scales of its own.
+  void choose_of_searched_pair(const float* x, std::size_t b) {
+    const grid_scales &first = scales_[0][b], &other = scales_[1][b];
+    remapped_pair::trial trials[2];
+    try_pair(x, b, first, coder_.rule.grids, trials_code_, trials[0]);
+    try_pair(x, b, other, coder_.rule.grids, trials_code_, trials[1]);
+    const u32 second = reinterpret_cast<u32>(trials[1].error[1] < trials[0].error[0]);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
+      words_of(b)[w] = second != 0u ? pair_.codes_of(trials[1], w, second) : pair_.codes_of(trials[0], w, second);
     grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, coder_.rule.grids};
     finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
   }
