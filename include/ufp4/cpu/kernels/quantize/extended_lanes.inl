@@ -286,7 +286,7 @@ class extended_quantizer {
       format_spec one = job.format;
       one.grid = ufp4::detail::nth_grid(job.format, g);
       grid_codes& codes = grids_[g];
-      codes.error = make_error_plan(one, search_error::squared);  // without its function
+      codes.error = plan_errors(one.grid, false);
       codes.plan = trials_code_ ? codes.error.rounding : make_plan(one.grid, coder.rounding.what, cheap_lookup);
       codes.code = code_of(codes.plan.what);
       codes.trial = trial_functions_of(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
