@@ -22,8 +22,8 @@ inline u32 take_exponents(const format_spec& f, float* t) {
   return bits;
 }
 
-/// Blocks with one-bit exponents whose errors under many scales are wanted. A quotient or a product with a scale does not
-/// decrease with the magnitude, so the amaxes of groups decide the exponents under every scale.
+/// Blocks with one-bit exponents whose errors under many scales are wanted. A quotient or a product with a scale does
+/// not decrease with the magnitude, so the amaxes of groups decide the exponents under every scale.
 class exponent_trial {
  public:
   using error_of = f32(const exponent_trial&, const error_plan&, const grid_trial&);

@@ -245,9 +245,9 @@ class extended_quantizer {
 
   /// 0 counts as one.
   static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
-  /// Bands of a tile: four of short runs; one of long runs, whose cache lines arrive out of order, so that a larger tile
-  /// would not be prefetched in time; or a number of bands that is whole segments, if they fit in a tile, so that it is
-  /// read once.
+  /// Bands of a tile: four of short runs; one of long runs, whose cache lines are read out of order, so that a larger
+  /// tile would not be prefetched in time; or a number of bands that is whole segments, if they fit in a tile, so that
+  /// it is read once.
   static std::size_t bands_for(const quantize_job& job) {
     const std::size_t run = job.run(), usual = run < 64 ? 4 : 1;
     if (is_power_of_two(job.format.outer.segment)) return usual;
@@ -400,7 +400,7 @@ class extended_quantizer {
   void search_scales(const float* x, std::size_t b, const outer_lanes& outer) {
     const scale_kind kind = job_.format.scale;
     const ufp4::search_window window = ufp4::detail::window_of(kind, coder_.rule.window);
-    least_error best[4];
+    least_error_scale best[4];
     if (error_with_exponents_ != nullptr) exponents_.take(x);
     for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j)
       for (int g = 0; g <= job_.format.choice.count; ++g) {
@@ -557,7 +557,7 @@ class extended_quantizer {
     chosen.factor = zero != 0u ? broadcast(1.0f) : chosen.factor;
     code_chosen(x, b, number, zero, chosen);
   }
-  /// What a block is divided by, or its factor: a scale of 0 that divides gives the codes of 0, as an infinite one does.
+  /// What a block is divided by, or its factor: a scale of 0 that divides gives the codes of 0, as an infinite one.
   f32 divisor(f32 factor) const {
     if (!divides_) return factor;
     return factor == 0.0f ? broadcast(infinity) : factor;

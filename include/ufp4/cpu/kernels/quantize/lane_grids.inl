@@ -53,9 +53,9 @@ class regular_grids {
   u32 offset_;
 };
 
-/// Two grids that are magnitudes of 0 1 2 3 4 6 8 12 units, with one zero, and the value 10 units in one and -10 units in
-/// the other (fp4_remapped<E2M1, 5> and fp4_remapped<E2M1, -5>). Scales are the same for both, and codes differ where a
-/// magnitude is between 9 and 11 units alone.
+/// Two grids that are magnitudes of 0 1 2 3 4 6 8 12 units, with one zero, and the value 10 units in one and -10 units
+/// in the other (fp4_remapped<E2M1, 5> and fp4_remapped<E2M1, -5>). Scales are the same for both, and codes differ only
+/// where a magnitude is between 9 and 11 units.
 class remapped_pair {
  public:
   /// Whether the grids of a format are such a pair.

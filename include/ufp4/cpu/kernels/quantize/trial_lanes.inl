@@ -3,18 +3,6 @@
 //
 // What block_error (block/grid_choice.hpp) gives, with the codes where they are wanted.
 
-/// The scales with the smallest errors so far, of equal ones the first.
-struct least_error {
-  u32 bits{}, found{};
-  f32 error{};
-  UFP4_LANE void compare(u32 where, u32 other, f32 err) {
-    const u32 better = where & (~found | reinterpret_cast<u32>(err < error));
-    bits = better != 0u ? other : bits;
-    error = better != 0u ? err : error;
-    found |= where;
-  }
-};
-
 /// How the values of blocks are compared with those of a grid.
 struct grid_trial {
   f32 factor, rescale, effective;

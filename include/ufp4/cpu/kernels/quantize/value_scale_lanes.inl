@@ -49,10 +49,10 @@ struct two_bit_mantissa_value {
   }
 };
 
-/// Of int8: the sum with 2^23 units is a multiple of a unit.
-struct int8_value {
+/// Of uniform grids and int8: the sum with 2^23 units is a multiple of a unit.
+struct uniform_value {
   f32 qmax, shift;
-  UFP4_LANE explicit int8_value(const error_plan& p)
+  UFP4_LANE explicit uniform_value(const error_plan& p)
       : qmax(broadcast(p.rounding.qmax)), shift(broadcast(p.rounding.unit * 8388608.0f)) {}
   UFP4_LANE f32 operator()(f32 t) const { return rounded(at_most(t, qmax) + shift) - shift; }
 };
@@ -98,8 +98,7 @@ f32 error_by_cuts(const error_plan& p, const float* x, std::size_t length, f32 f
 template <bool divides, search_error what>
 block_error* block_error_of(const rounding_plan& rounding, bool wide) {
   using kind = rounding_plan::kind;
-  if (wide) return &error_by<int8_value, divides, what>;
-  if (rounding.what == kind::uniform) return &error_by<looked_up_value<uniform_rounder>, divides, what>;
+  if (wide || rounding.what == kind::uniform) return &error_by<uniform_value, divides, what>;
   if (rounding.nearby == near_kind::two_bit_mantissa) return &error_by<two_bit_mantissa_value, divides, what>;
   if constexpr (cheap_lookup)
     if (rounding.what == kind::halves) return &error_by<looked_up_value<halves_rounder>, divides, what>;
@@ -172,6 +171,18 @@ struct lane_values {
   std::size_t length;
 };
 
+/// The scales with the smallest errors, of equal ones the first.
+struct least_error_scale {
+  u32 bits{}, found{};
+  f32 error{};
+  UFP4_LANE void compare(u32 where, u32 other, f32 err) {
+    const u32 better = where & (~found | reinterpret_cast<u32>(err < error));
+    bits = better != 0u ? other : bits;
+    error = better != 0u ? err : error;
+    found |= where;
+  }
+};
+
 /// Chooses scales from values, for one call of quantize_lanes.
 class value_scales {
  public:
@@ -204,10 +215,10 @@ class value_scales {
 
   // ---- The steps of it, for blocks whose outer scales are not those of the coder.
 
-  /// A scale a lane, as scale_from_bits gives it, and the error under it.
+  /// A scale a lane, as scale_from_bits gives it.
   struct trial {
     u32 bits;
-    f32 factor, effective, error;
+    f32 factor, effective;
   };
 
   /// Whether a scale of a number is where the rule starts, not what it gives.
@@ -227,7 +238,7 @@ class value_scales {
  private:
   UFP4_LANE trial try_scales(u32 bits) const {
     const format_spec& f = plain_.format;
-    trial t{bits, {}, {}, {}};
+    trial t{bits, {}, {}};
     if (f.scale == scale_kind::e8m0) {
       t.effective = as_float(maximum(bits << 23, broadcast(0x00400000u)));
       t.factor = as_float(bits == 254u ? broadcast(0x00400000u) : (254u - bits) << 23);
@@ -240,18 +251,11 @@ class value_scales {
     t.factor = s == 0.0f ? f32{} : at_most(1.0f / t.effective, broadcast(ufp4::detail::max_finite));
     return t;
   }
-  /// A trial with its error. A scale of 0 that divides gives the codes of 0, as an infinite one does.
-  UFP4_LANE trial tried(const lane_values& v, u32 bits) const {
-    trial t = try_scales(bits);
+  /// The error under a scale. One of 0 that divides gives the codes of 0, as an infinite one does.
+  UFP4_LANE f32 error_of(const lane_values& v, const trial& t) const {
     const bool divides = scale_divides(plain_.format);
     const f32 factor = divides ? (t.factor == 0.0f ? broadcast(infinity) : t.factor) : t.factor;
-    t.error = error_.sum(error_, v.x, v.length, factor, t.effective);
-    return t;
-  }
-  static void replace(u32 where, const trial& from, trial& to) {
-    to.bits = where != 0u ? from.bits : to.bits;
-    to.factor = where != 0u ? from.factor : to.factor;
-    to.error = where != 0u ? from.error : to.error;
+    return error_.sum(error_, v.x, v.length, factor, t.effective);
   }
 
   u32 candidate(u32 base, int j, u32& exists) const { return candidate_scales(plain_.format.scale, base, j, exists); }
@@ -266,15 +270,18 @@ class value_scales {
         return search_by_estimates(v, step, as_float(amax), live);
     }
 #endif
-    trial best{};
-    u32 found{};
-    for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
-      u32 exists;
-      const trial t = tried(v, candidate(base, j, exists));
-      replace(exists & (~found | reinterpret_cast<u32>(t.error < best.error)), t, best);
-      found |= exists;
+    const int last = static_cast<int>(window.above);
+    int j = -static_cast<int>(window.below);
+    least_error_scale best;
+    u32 next_exists;
+    trial next = try_scales(candidate(base, j, next_exists));
+    while (j <= last) {
+      const trial t = next;
+      const u32 exists = next_exists;
+      if (++j <= last) next = try_scales(candidate(base, j, next_exists));  // it divides while errors are added up
+      best.compare(exists, t.bits, error_of(v, t));
     }
-    return best;
+    return try_scales(best.bits);
   }
 #if defined(UFP4_ORDERED_LANES)
   /// The same where estimates leave one scale in nearly all blocks. Lanes that are not live have any scale.
@@ -282,17 +289,14 @@ class value_scales {
     const error_estimates estimates(error_.bins, error_.estimate, v.x, v.length, step, amax);
     const f32 limit = largest_estimate(given_.error, estimates.smallest, amax, v.length);
     const u32 several = reinterpret_cast<u32>(estimates.second <= limit) & live;
-    trial best = try_scales(step.bits(estimates.multiplier));
-    if (lane_bits(several) == 0) return best;
-    u32 found{};
-    for (int i = 0; i < step.count; ++i) {
+    least_error_scale best{step.bits(estimates.multiplier)};
+    for (int i = 0; i < step.count && lane_bits(several) != 0; ++i) {
       const u32 left = reinterpret_cast<u32>(estimates.error[i] <= limit) & several;
       if (lane_bits(left) == 0) continue;
-      const trial t = tried(v, step.bits(step.multiplier(i)));
-      replace(left & (~found | reinterpret_cast<u32>(t.error < best.error)), t, best);
-      found |= left;
+      const trial t = try_scales(step.bits(step.multiplier(i)));
+      best.compare(left, t.bits, error_of(v, t));
     }
-    return best;
+    return try_scales(best.bits);
   }
 #endif
   /// four_over_six: the scale under which amax becomes 4.
@@ -301,10 +305,8 @@ class value_scales {
     return encode_scale_bits(plain_.format.scale, rounded(u * 1.5f));
   }
   trial better_of(const lane_values& v, u32 bits, u32 other) const {
-    trial best = tried(v, bits);
-    const trial t = tried(v, other);
-    replace(reinterpret_cast<u32>(t.error < best.error), t, best);
-    return best;
+    const f32 err = error_of(v, try_scales(bits));
+    return try_scales(error_of(v, try_scales(other)) < err ? other : bits);
   }
 
   u32 percentile_of_blocks(const lane_values& v, u32 amax) const {
