@@ -187,6 +187,9 @@ class extended_quantizer {
       codes.end = end_of_binade(grid.qmax) * factor_of(job.format, g) * 0.999f;
       codes.scales = grid_scaler(plain_, g);
     }
+    if (trials_code_ && !divides_ && job.format.choice.count == 1)
+      two_ = two_products_of(grids_[0].plan, grids_[1].plan,
+                             !coder.rule.searches && grids_[1].scales.has_scales_of(grids_[0].scales));
     if (job.format.block.group[0] != 0)
       error_with_exponents_ = exponent_trial::function_of(grids_[0].error.rounding, divides_);
   }
@@ -505,6 +508,9 @@ class extended_quantizer {
   /// A block that chooses among grids: errors and codes under all of them, and of these those of the smallest error.
   void choose_grid(const float* x, std::size_t b) {
     u32 words[most_words];
+    if (two_ != nullptr && !reaches(b, scales_[0][b].factor, grids_[0].end) &&
+        !reaches(b, scales_[1][b].factor, grids_[1].end))
+      return choose_of_two(x, b);
     f32 least = try_grid(x, b, 0, words_of(b));
     u32 number{}, bits = scales_[0][b].bits;
     grid_trial chosen{scales_[0][b].factor, f32{}, f32{}, coder_.rule.grids};
@@ -519,6 +525,17 @@ class extended_quantizer {
         words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
     }
     finish_choice(x, b, number, bits, chosen);
+  }
+  /// The same of two grids at once.
+  void choose_of_two(const float* x, std::size_t b) {
+    const grid_scales &first = scales_[0][b], &other = scales_[1][b];
+    const search_error what = coder_.rule.grids;
+    const two_trials trials{{&grids_[0].error, &grids_[1].error},
+                            {{first.factor, broadcast(1.0f), first.effective, what},
+                             {other.factor, grids_[1].scales.rescale(), other.effective, what}}};
+    const u32 second = two_(trials, x, block_, words_of(b));
+    grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, what};
+    finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
   }
   /// The same of a pair.
   void choose_of_pair(const float* x, std::size_t b) {
@@ -574,12 +591,8 @@ class extended_quantizer {
     const grid_trial trial{divisor(s.factor), grid.scales.rescale(), s.effective, coder_.rule.grids};
     const auto code = reaches(b, s.factor, grid.end) ? grid.trial.any : grid.trial.in_range;
     const f32 err = code(grid.error, trial, x, block_, words);
-    if (trials_code_ && grid.error.rounding.maps) map_words(grid.error.rounding, words);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words[w] = codes_of(grid.error.rounding, words[w]);
     return err;
-  }
-  void map_words(const rounding_plan& p, u32* words) const {
-    const u8 map = load_nibble_map(p.code);
-    for (std::size_t w = 0; w < block_ / 8; ++w) words[w] = map_nibbles(map, words[w]);
   }
   /// What the trials have not done: roundings but to nearest even, blocks of zeros, counts.
   void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by) {
@@ -669,7 +682,8 @@ class extended_quantizer {
   std::size_t first_outer_ = 0, numbered_at_ = static_cast<std::size_t>(-1);  ///< what number_blocks was called for
   alignas(64) std::uint32_t numbered_[most_blocks * lanes];  ///< of each lane of a block, from first_outer_ on
   grid_codes grids_[4];
-  bool is_pair_;  ///< the grids are those of pair_
+  code_two_trials* two_ = nullptr;  ///< where both grids are tried at once
+  bool is_pair_;                    ///< the grids are those of pair_
   remapped_pair pair_{};
   exponent_trial exponents_;
   exponent_trial::error_of* error_with_exponents_ = nullptr;  ///< if there are such exponents

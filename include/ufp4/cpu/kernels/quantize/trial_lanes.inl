@@ -118,3 +118,69 @@ trial_functions trial_functions_of(rounding_plan::kind rounding, bool divides, b
   return rescales ? trial_functions_of<false, true, codes>(rounding)
                   : trial_functions_of<false, false, codes>(rounding);
 }
+
+/// The codes of a word of indices.
+UFP4_LANE u32 codes_of(const rounding_plan& p, u32 word) {
+  return p.maps ? map_nibbles(load_nibble_map(p.code), word) : word;
+}
+
+/// Two trials at once, of grids without a factor and with one.
+struct two_trials {
+  const error_plan* plan[2];
+  grid_trial by[2];
+};
+/// Where the second grid has the smaller error; codes to nearest even of the grids that blocks then have.
+using code_two_trials = u32(const two_trials&, const float* x, std::size_t length, u32* words);
+
+/// For symmetric grids. `same`: both have the same factor.
+template <class First, class Second, bool same>
+u32 code_two_products(const two_trials& p, const float* x, std::size_t length, u32* words) {
+  const First first(p.plan[0]->rounding);
+  const Second second(p.plan[1]->rounding);
+  const table16 value[2] = {load_table(p.plan[0]->value), load_table(p.plan[1]->value)};
+  const grid_trial &a = p.by[0], &b = p.by[1];
+  f32 err[2] = {};
+  u32 coded[2][max_transform / 8];
+  for (std::size_t k = 0; k < length; k += 8, x += 8 * lanes) {
+    u32 word[2] = {};
+#pragma GCC unroll 2
+    for (std::size_t half = 0; half < 8; half += 4) {
+      f32 d[2][4];
+#pragma GCC unroll 4
+      for (std::size_t j = 0; j < 4; ++j) {
+        const f32 v = load(x + (half + j) * lanes), m = magnitude(v), t = a.scaled<false, false>(v);
+        const f32 other = rounded((same ? t : b.scaled<false, false>(v)) * b.rescale);
+        const u32 index[2] = {first(t, u32{}), second(other, u32{})};
+        word[0] = add_code<First::bit>(word[0], static_cast<int>(half + j), index[0], t);
+        word[1] = add_code<Second::bit>(word[1], static_cast<int>(half + j), index[1], t);
+        d[0][j] = m - rounded(lookup(value[0], index[0] >> First::bit) * a.effective);
+        d[1][j] = m - rounded(lookup(value[1], index[1] >> Second::bit) * b.effective);
+      }
+      err[0] = a.add_errors(err[0], d[0]);
+      err[1] = b.add_errors(err[1], d[1]);
+    }
+    coded[0][k / 8] = finish_codes<First::bit>(word[0]);
+    coded[1][k / 8] = finish_codes<Second::bit>(word[1]);
+  }
+  const u32 better = reinterpret_cast<u32>(err[1] < err[0]);
+  for (std::size_t w = 0; w < length / 8; ++w) {
+    const u32 of_first = codes_of(p.plan[0]->rounding, coded[0][w]);
+    words[w] = better != 0u ? codes_of(p.plan[1]->rounding, coded[1][w]) : of_first;
+  }
+  return better;
+}
+
+/// The function of two grids whose scales multiply, one of equal steps and one in halves of binades, for scaled
+/// magnitudes below the end of qmax's binade; or null.
+inline code_two_trials* two_products_of(const rounding_plan& a, const rounding_plan& b, bool same) {
+  using kind = rounding_plan::kind;
+  using in_halves = std::conditional_t<cheap_lookup, halves_in_range_rounder, two_bit_mantissa_rounder>;
+  constexpr kind halves = cheap_lookup ? kind::halves : kind::two_bit_mantissa;
+  if (a.what == halves && b.what == kind::uniform)
+    return same ? &code_two_products<in_halves, uniform_rounder, true>
+                : &code_two_products<in_halves, uniform_rounder, false>;
+  if (a.what == kind::uniform && b.what == halves)
+    return same ? &code_two_products<uniform_rounder, in_halves, true>
+                : &code_two_products<uniform_rounder, in_halves, false>;
+  return nullptr;
+}
