@@ -116,6 +116,8 @@ UFP4_LANE void load_transposed_pairs(const std::uint16_t* p, std::size_t step, u
 UFP4_BINARY("v", f32, magnitude_at_most, f32, f32, "vrangeps $10, %2, %1, %0")
 /// The larger.
 UFP4_BINARY("v", f32, magnitude_at_least, f32, f32, "vrangeps $11, %2, %1, %0")
+/// The larger, with the sign of t.
+UFP4_BINARY("v", f32, signed_at_least, f32, f32, "vrangeps $3, %2, %1, %0")
 /// In each lane; from memory, since a register that a compiler sets from a general one costs as much as a shuffle.
 template <std::uint32_t value>
 UFP4_LANE u32 constant() {
@@ -135,6 +137,12 @@ template <int bit>
 UFP4_LANE u32 add_code(u32 word, int j, u32 index, f32 t) {
   constexpr std::uint32_t sign = 0x80000000;
   index = select(constant<sign>(), index, as_bits(t));
+  return j == 0 ? index : select(constant<(std::uint32_t{7} << bit) | sign>(), word >> 4 | word << 28, index);
+}
+/// The same where `index` has the sign in its highest bit.
+template <int bit>
+UFP4_LANE u32 add_signed_code(u32 word, int j, u32 index) {
+  constexpr std::uint32_t sign = 0x80000000;
   return j == 0 ? index : select(constant<(std::uint32_t{7} << bit) | sign>(), word >> 4 | word << 28, index);
 }
 template <int bit>

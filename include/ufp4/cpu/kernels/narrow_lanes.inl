@@ -32,6 +32,15 @@ template <int bit>
 UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {
   return below_nibble((as_bits(t) & 0x80000000u) | index << (28 - bit), word);
 }
+/// The same where `index` has the sign in its highest bit.
+template <int bit>
+UFP4_LANE u32 add_signed_code(u32 word, int j, u32 index) {
+  return add_code<bit>(word, j, index, as_float(index));
+}
+/// The larger of |t| and a positive bound, with the sign of t.
+UFP4_LANE f32 signed_at_least(f32 t, f32 bound) {
+  return as_float(as_bits(magnitude_at_least(t, bound)) | (as_bits(t) & 0x80000000u));
+}
 template <int bit>
 UFP4_LANE u32 finish_codes(u32 word) {
   return word;

@@ -127,7 +127,7 @@ class remapped_pair {
 
  private:
   using rounder = std::conditional_t<cheap_lookup, halves_rounder, two_bit_mantissa_rounder>;
-  using in_range_rounder = std::conditional_t<cheap_lookup, halves_in_range_rounder, two_bit_mantissa_rounder>;
+  using in_range_rounder = std::conditional_t<cheap_lookup, signed_halves_rounder, two_bit_mantissa_rounder>;
 
   static float unit_of(const grid4& g) { return g.level[g.zero + 1]; }
   /// Level i steps from zero, in units; `steps` of them where a value is 10 units.
@@ -188,7 +188,7 @@ class remapped_pair {
         for (std::size_t j = 0; j < 4; ++j) {
           const f32 v = load(x + (first + j) * lanes), t = scaled_by<divides>(v, by.factor), m = magnitude(v);
           const u32 index = rounder(t, u32{});
-          if constexpr (codes) word = add_code<Rounder::bit>(word, static_cast<int>(first + j), index, t);
+          if constexpr (codes) word = add_index<Rounder>(word, first + j, index, t);
           d[0][j] = d[1][j] = m - rounded(lookup(value, index >> Rounder::bit) * by.effective);
           take_difference<codes>(first + j, as_bits(t) - near[0], width, m, further, d[0][j], marks[0]);
           take_difference<codes>(first + j, as_bits(t) - near[1], width, m, further, d[1][j], marks[1]);

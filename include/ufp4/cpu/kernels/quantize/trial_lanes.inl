@@ -50,7 +50,7 @@ f32 code_trial(const error_plan& p, const grid_trial& trial, const float* x, std
     for (std::size_t j = 0; j < 8; ++j) {
       const f32 v = load(x + j * lanes), t = trial.scaled<divides, rescales>(v);
       const u32 index = rounder(t, u32{});
-      if constexpr (codes) word = add_code<Rounder::bit>(word, static_cast<int>(j), index, t);
+      if constexpr (codes) word = add_index<Rounder>(word, j, index, t);
       d[j] = magnitude(v) - rounded(lookup(value, index >> Rounder::bit) * trial.effective);
     }
     err = trial.add_errors(err, d);
@@ -102,7 +102,7 @@ trial_functions trial_functions_of(rounding_plan::kind rounding) {
   if (rounding == kind::uniform) return {of(uniform), of(uniform)};
   if constexpr (cheap_lookup) {
     constexpr const halves_rounder* halves = nullptr;
-    constexpr const halves_in_range_rounder* in_range = nullptr;
+    constexpr const signed_halves_rounder* in_range = nullptr;
     if (rounding == kind::halves) return {of(halves), of(in_range)};
   } else {
     constexpr const two_bit_mantissa_rounder* two_bit = nullptr;
@@ -151,8 +151,8 @@ u32 code_two_products(const two_trials& p, const float* x, std::size_t length, u
         const f32 v = load(x + (half + j) * lanes), m = magnitude(v), t = a.scaled<false, false>(v);
         const f32 other = rounded((same ? t : b.scaled<false, false>(v)) * b.rescale);
         const u32 index[2] = {first(t, u32{}), second(other, u32{})};
-        word[0] = add_code<First::bit>(word[0], static_cast<int>(half + j), index[0], t);
-        word[1] = add_code<Second::bit>(word[1], static_cast<int>(half + j), index[1], t);
+        word[0] = add_index<First>(word[0], half + j, index[0], t);
+        word[1] = add_index<Second>(word[1], half + j, index[1], t);
         d[0][j] = m - rounded(lookup(value[0], index[0] >> First::bit) * a.effective);
         d[1][j] = m - rounded(lookup(value[1], index[1] >> Second::bit) * b.effective);
       }
@@ -174,7 +174,7 @@ u32 code_two_products(const two_trials& p, const float* x, std::size_t length, u
 /// magnitudes below the end of qmax's binade; or null.
 inline code_two_trials* two_products_of(const rounding_plan& a, const rounding_plan& b, bool same) {
   using kind = rounding_plan::kind;
-  using in_halves = std::conditional_t<cheap_lookup, halves_in_range_rounder, two_bit_mantissa_rounder>;
+  using in_halves = std::conditional_t<cheap_lookup, signed_halves_rounder, two_bit_mantissa_rounder>;
   constexpr kind halves = cheap_lookup ? kind::halves : kind::two_bit_mantissa;
   if (a.what == halves && b.what == kind::uniform)
     return same ? &code_two_products<in_halves, uniform_rounder, true>
