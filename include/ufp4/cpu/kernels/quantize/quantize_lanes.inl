@@ -236,11 +236,11 @@ class lane_quantizer {
     }
   }
   void choose(std::size_t blocks) {
-    for (std::size_t b = 0; b < blocks; ++b)
-      if (from_values_ != nullptr)
-        (*from_values_)(values_of(b), amax_[b], bits_[b], scale_[b], report_);
-      else
-        choose_scales(coder_, amax_[b], bits_[b], scale_[b], report_);
+    if (from_values_ != nullptr) return choose_by_values(blocks);
+    for (std::size_t b = 0; b < blocks; ++b) choose_scales(coder_, amax_[b], bits_[b], scale_[b], report_);
+  }
+  [[gnu::noinline]] void choose_by_values(std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) (*from_values_)(values_of(b), amax_[b], bits_[b], scale_[b], report_);
   }
   /// Lane l is l * step elements after (row, k).
   void place_random_bits(std::size_t row, std::size_t k, std::size_t step) {
@@ -345,7 +345,6 @@ class lane_quantizer {
   const quantized_sink& out_;
   quantize_report& report_;
   value_scales* from_values_ = nullptr;  ///< of a rule that reads values
-  buffer<float> square_;                 ///< for it: the blocks of a tile, row after row
   tile_transform transform_;
   rounding_plan plan_;
   bool divides_;
@@ -361,6 +360,7 @@ class lane_quantizer {
   lane_scales scale_[max_transform / 16];
   u32 amax_[max_transform / 16], bits_[max_transform / 16];
   tile tile_;
+  buffer<float> square_;  ///< for from_values_: the square blocks of a tile, row after row; here, it moves nothing else
 };
 
 inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_spec>& c) {
