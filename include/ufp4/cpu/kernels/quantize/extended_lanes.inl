@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Blocks are lanes as in quantize_lanes.inl, whose steps these loops share. What is constant for a call there is a
-// number a lane here: the constants of the outer scale, the grid of the block. Codes and errors are computed for every
-// grid, and a mask selects those of the grid that the block has.
+// number a lane here: the constants of the outer scale, the grid of the block. Errors are computed for every grid, and
+// codes to nearest even with them; a mask selects those of the grid that the block has.
 
 /// Outer scales a lane: tensor_constants::decode and encode.
 struct outer_lanes {

@@ -1,5 +1,4 @@
-// ufp4 - blocks whose grids are chosen, a grid a lane: stochastic rounding to all of them at once, and pairs of grids
-// that differ in one value.
+// ufp4 - blocks with grids of their own, a block a lane: several regular grids, and pairs that differ in one value.
 // SPDX-License-Identifier: Apache-2.0
 
 /// Stochastic rounding of blocks whose grids, of magnitudes 0 .. 7 units or 0 1 2 3 4 6 8 12 units, differ: as

@@ -55,8 +55,7 @@ struct halves_in_range_rounder : halves_rounder {
   UFP4_LANE explicit halves_in_range_rounder(const rounding_plan& p) : halves_rounder(p) {}
   UFP4_LANE u32 operator()(f32 t, u32) const { return index_at(magnitude_at_least(t, lowest)); }
 };
-/// The same with the sign of the value in the highest bit of the index: the number that belongs to a half does not reach
-/// it.
+/// The same with the sign of the value in the highest bit of the index, which the sum does not reach.
 struct signed_halves_rounder : halves_rounder {
   UFP4_LANE explicit signed_halves_rounder(const rounding_plan& p) : halves_rounder(p) {}
   UFP4_LANE u32 operator()(f32 t, u32) const { return index_at(signed_at_least(t, lowest)); }
