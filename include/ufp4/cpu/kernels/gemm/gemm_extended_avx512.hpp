@@ -9,69 +9,11 @@
 
 #if defined(__x86_64__)
 
+#include <ufp4/cpu/kernels/gemm/extended_blocks_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/kernels_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
-
-/// The integers of all grids, or of all sums of exponents, plus an offset.
-inline u8 selected_table(const format_spec& f, int offset) {
-  std::uint8_t bytes[64];
-  const grid_integers all = integers_of_grids(f);
-  for (int i = 0; i < 64; ++i) {
-    const int which = i / 16, code = i % 16, grid = which < f.choice.count ? which : f.choice.count;
-    const int power = which < exponent_levels(f.block) ? which : exponent_levels(f.block);
-    bytes[i] = static_cast<std::uint8_t>(all.integer[grid][code] * (1 << power) + offset);
-  }
-  return load_as<u8>(bytes);
-}
-
-/// Bits 4 and 5 of each byte: what selects the integers of columns 8 w + 2 i and 8 w + 2 i + 1 of a block with these
-/// bits is in byte i. T: a number, or one a lane.
-template <class T>
-UFP4_LANE T selectors(const format_spec& f, T bits, int w) {
-  const column_groups group = f.block.group;
-  T s{};
-  if (f.choice.count != 0) {
-    const auto count = static_cast<std::uint32_t>(f.choice.count);
-    const T number = bits >> static_cast<std::uint32_t>(grid_shift(f));
-    return (number < count ? number : T{} + count) * 0x10101010u;
-  }
-  if (group.wide == 0) return s;
-  for (int i = 0; i < 4; ++i) {
-    const int k = 8 * w + 2 * i;
-    T sum = bits >> exponent_bit(f.block, 0, k) & 1u;
-    if (group.narrow != 0) sum += bits >> exponent_bit(f.block, 1, k) & 1u;
-    s |= sum << static_cast<std::uint32_t>(8 * i + 4);
-  }
-  return s;
-}
-
-/// The bits of blocks [block, block + count) of rows [row, row + live), as scales_of takes rows: out[b * 16 + r].
-inline void block_bits_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
-                          std::size_t count, std::uint32_t* out) {
-  for (std::size_t r = 0; r < lanes; ++r) {
-    const std::size_t first = q.scale_index(row + (r < live ? r : live - 1), block), step = q.interleaved ? lanes : 1;
-    for (std::size_t b = 0; b < count; ++b) out[b * lanes + r] = load_block(q.scales, q.format, first + b * step);
-  }
-}
-/// The scales of blocks with these bits, as scales_of gives them, a row a lane, times their outer scales.
-inline void extended_scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
-                               std::size_t count, const std::uint32_t* bits, float* out) {
-  const format_spec& f = q.format;
-  alignas(64) float outer[lanes];
-  const std::size_t covered = outer_columns(f, q.padded_cols), length = static_cast<std::size_t>(f.block.cols);
-  f32 by{};
-  for (std::size_t b = 0; b < count; ++b) {
-    if (covered != 0 && (b == 0 || (block + b) * length % covered == 0)) {
-      for (std::size_t r = 0; r < lanes; ++r) outer[r] = q.outer_scale(row + (r < live ? r : live - 1), block + b);
-      by = load(outer);
-    }
-    const f32 scale = dequantize_kernel::decode_block_bits(f, load_as<u32>(bits + b * lanes));
-    store(out + b * lanes, covered != 0 ? scale * by : scale);
-  }
-}
 
 struct extended_products : int8_products {
   static bool reads_values(const gemm_job&) { return true; }
@@ -80,19 +22,37 @@ struct extended_products : int8_products {
                                             std::size_t depth, u32* value, float* scale) {
     const quantized_source& q = job.right.q;
     if (q.format.is_wide()) return int8_products::read_values(job, columns, k, depth, value, scale);
-    const format_spec f = q.format;
-    const u8 table = selected_table(f, -integers_of(f).low);
-    const std::size_t blocks = depth / job.block, words = job.block / 8;
-    alignas(64) std::uint8_t staged[few_most / 128 * 1024];
+    const std::size_t block = k / job.block, blocks = depth / job.block;
+    constexpr std::size_t code_bytes = staged_code_bytes(few_most), scale_bytes = staged_block_bytes(few_most / 16);
+    alignas(64) std::uint8_t staged[code_bytes > scale_bytes ? code_bytes : scale_bytes];
     alignas(64) std::uint32_t bits[few_most / 16 * lanes];
-    block_bits_of(q, columns.col, columns.cols, k / job.block, blocks, bits);
-    extended_scales_of(q, columns.col, columns.cols, k / job.block, blocks, bits, scale);
+    block_bits_of(q, columns.col, columns.cols, block, blocks, staged, bits);
+    extended_scales_of(q, columns.col, columns.cols, block, blocks, bits, scale);
     const code_rows rows = codes_of(q, columns.col, columns.cols, k, depth, staged);
+    if (q.format.choice.count != 0 || q.format.block.group.wide != 0)
+      return decode_selected(q.format, rows, depth, bits, value);
+    const u8 table = selected_table(q.format, true);
     for (std::size_t at = 0; at < depth; at += 64) {
       const octad codes = codes_at(rows, at);
       for (std::size_t j = 0; j < 8 && at + 8 * j < depth; ++j) {
-        const std::size_t word = at / 8 + j;
-        const u32 s = selectors(f, load_as<u32>(bits + word / words * lanes), static_cast<int>(word % words));
+        *value++ = reinterpret_cast<u32>(low(table, codes.v[j]));
+        *value++ = reinterpret_cast<u32>(high(table, codes.v[j]));
+      }
+    }
+  }
+  /// The values of codes, from the bits of one-bit exponents or the selectors of grids.
+  static void decode_selected(const format_spec& f, const code_rows& rows, std::size_t depth, const std::uint32_t* bits,
+                              u32* value) {
+    const u8 table = selected_table(f, true);
+    const exponent_selectors select(f.block);
+    const bool exponents = f.block.group.wide != 0;
+    const int shift = __builtin_ctz(static_cast<unsigned>(f.block.cols / 8));
+    for (std::size_t at = 0; at < depth; at += 64) {
+      const octad codes = codes_at(rows, at);
+      for (std::size_t j = 0; j < 8 && at + 8 * j < depth; ++j) {
+        const std::size_t word = at / 8 + j, block = word >> shift;
+        u32 s = load_as<u32>(bits + block * lanes);
+        if (exponents) s = select(s, static_cast<std::uint32_t>(word - (block << shift)));
         *value++ = reinterpret_cast<u32>(low(table, (codes.v[j] & 0x0F0F0F0Fu) | s));
         *value++ = reinterpret_cast<u32>(low(table, (codes.v[j] >> 4 & 0x0F0F0F0Fu) | s));
       }
@@ -124,7 +84,7 @@ struct extended_gemm : int8_gemm {
     for (int w = 0; w < 2; ++w) {
       std::uint32_t codes;
       __builtin_memcpy(&codes, q.codes + q.code_index(row, k + 8 * static_cast<std::size_t>(w)), 4);
-      const std::uint64_t both = codes | std::uint64_t{codes >> 4} << 32, s = selectors(q.format, bits, first + w);
+      const std::uint64_t both = codes | std::uint64_t{codes >> 4} << 32, s = selector_of(q.format, bits, first + w);
       words[w] = (both & 0x0F0F0F0F0F0F0F0Fu) | s | s << 32;
     }
     const u8 bytes = low(table, broadcast_16(words));
@@ -135,7 +95,7 @@ struct extended_gemm : int8_gemm {
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;
     if (!needs_portable(q.format)) return int8_gemm::pack_row(job, row, r, live, out);
-    const u8 table = selected_table(q.format, 0);
+    const u8 table = selected_table(q.format, false);
     const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     const std::uint32_t magic = magic_bits(job);
     for (std::size_t b = 0; b < job.padded() / job.block; ++b, out += record(job, live)) {
