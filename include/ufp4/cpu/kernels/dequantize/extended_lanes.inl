@@ -7,28 +7,34 @@
 /// The parts of the bits that are stored for a block, a block a lane.
 class block_parts {
  public:
-  explicit block_parts(const format_spec& f) : kind_(f.scale), count_(static_cast<std::uint32_t>(f.choice.count)) {
-    if (f.choice.count == 0) {
-      mask_ = f.block.group.wide == 0 ? ~0u : 0xFFu;
-      return;
-    }
+  explicit block_parts(const format_spec& f)
+      : scale_mask(f.block.group.wide == 0 ? ~0u : 0xFFu),
+        kind_(f.scale),
+        count_(static_cast<std::uint32_t>(f.choice.count)) {
+    if (count_ == 0) return;
     shift_ = static_cast<std::uint32_t>(grid_shift(f));
-    mask_ = (1u << shift_) - 1;
+    scale_mask = (1u << shift_) - 1;
     alignas(64) float factor[16] = {};
-    for (int g = 0; g <= f.choice.count; ++g) factor[g] = factor_of(f, g);
+    for (int g = 0; g <= f.choice.count; ++g)
+      factor[g] = factor_of(f, g), has_factors = has_factors || factor[g] != 1.0f;
     factors_ = load_table(factor);
   }
+  std::uint32_t scale_mask;  ///< the bits of the scale
+  bool has_factors = false;  ///< whether a grid has a factor other than 1
+
   /// grid_number
   UFP4_LANE u32 grid(u32 bits) const { return minimum(bits >> shift_, broadcast(count_)); }
-  /// decode_block
+  UFP4_LANE f32 factor(u32 bits) const { return lookup(factors_, grid(bits)); }
+  /// decode_block, without the factor of the grid and with it
+  UFP4_LANE f32 unscaled(u32 bits) const { return decode_scale_bits(kind_, bits & scale_mask); }
   UFP4_LANE f32 scale(u32 bits) const {
-    const f32 scale = decode_scale_bits(kind_, bits & mask_);
-    return count_ == 0 ? scale : rounded(scale * lookup(factors_, grid(bits)));
+    const f32 scale = unscaled(bits);
+    return has_factors ? rounded(scale * factor(bits)) : scale;
   }
 
  private:
   scale_kind kind_;
-  std::uint32_t count_, shift_ = 0, mask_;
+  std::uint32_t count_, shift_ = 0;
   table16 factors_{};
 };
 

@@ -21,6 +21,10 @@
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
+/// Bytes that are stored for a block.
+inline std::size_t stored_bytes(const format_spec& f) {
+  return static_cast<std::size_t>(block_bytes(f.scale, f.choice.count, f.block));
+}
 /// What is stored for the blocks of sixteen rows: that of row r begins at p + r * step. Up to 64 bytes beyond it may be
 /// read.
 struct stored_rows {
@@ -46,27 +50,98 @@ inline stored_rows stored_rows_of(const quantized_source& q, std::size_t row, st
   return {staged - lanes * step, step};
 }
 
-/// The bits of `count` blocks of sixteen rows, `bytes` bytes each: out[b * 16 + r]. Writes up to 31 blocks more.
-inline void unpack_blocks(const stored_rows& rows, std::size_t bytes, std::size_t count, std::uint32_t* out) {
-  const auto width = static_cast<std::uint32_t>(8 * bytes);
-  const std::uint32_t mask = ~0u >> (32 - width);
-  for (std::size_t at = 0; at < count * bytes; at += 32) {
+/// For a dword of four, two or one blocks of each of sixteen rows, where its bytes are in 64 interleaved bytes.
+inline u32 interleaved_places(std::size_t bytes) {
+  alignas(64) std::uint8_t places[64];
+  for (std::size_t i = 0; i < 64; ++i)
+    places[i] = static_cast<std::uint8_t>(i % 4 / bytes * lanes * bytes + i / 4 * bytes + i % bytes);
+  return load_as<u32>(places);
+}
+/// `size` bytes of sixteen rows as dwords of four, two or one blocks, a row a lane. Writes up to seven dwords more.
+inline void transpose_stored(const stored_rows& rows, std::size_t size, u32* out) {
+  for (std::size_t at = 0; at < size; at += 32, out += 8) {
     const octad piece = transposed_32(rows.p + at, rows.step);
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i)
-      for (std::uint32_t shift = 0; shift < 32; shift += width, out += lanes) store(out, piece.v[i] >> shift & mask);
+    for (std::size_t i = 0; i < 8; ++i) out[i] = piece.v[i];
   }
 }
-/// Of blocks [block, block + count) of rows [row, row + live), as codes_of takes rows.
-inline void block_bits_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
-                          std::size_t count, std::uint8_t* staged, std::uint32_t* out) {
-  const auto bytes = static_cast<std::size_t>(block_bytes(q.format.scale, q.format.choice.count, q.format.block));
-  if (!q.interleaved) return unpack_blocks(stored_rows_of(q, row, live, block, count, staged), bytes, count, out);
+/// What is stored for blocks [block, block + count) of rows [row, row + live), as codes_of takes rows, in such dwords.
+inline void stored_dwords_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
+                             std::size_t count, std::uint8_t* staged, u32* out) {
+  const std::size_t bytes = stored_bytes(q.format), size = count * bytes;
+  if (!q.interleaved) return transpose_stored(stored_rows_of(q, row, live, block, count, staged), size, out);
   const auto* p = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(row, block) * bytes;
-  for (std::size_t b = 0; b < count; ++b, p += lanes * bytes)
-    store(out + b * lanes, bytes == 1   ? widen_bytes(p)
-                           : bytes == 2 ? widen_words(load_as<half_u16>(p))
-                                        : load_as<u32>(p));
+  const u32 places = interleaved_places(bytes);
+  for (std::size_t at = 0; at < lanes * size; at += 64) {
+    const std::size_t left = (lanes * size - at) / 4;
+    *out++ = reinterpret_cast<u32>(lookup_bytes(load_some<u8>(p + at, left < lanes ? left : lanes), places));
+  }
+}
+
+/// How the blocks of a format are decoded, `bytes` bytes each, a row a lane.
+template <std::size_t bytes>
+struct stored_decoder {
+  static constexpr std::size_t each = 4 / bytes;  ///< blocks of a dword
+  static constexpr std::uint32_t block_mask = ~0u >> (32 - 8 * bytes);
+  dequantize_kernel::block_parts parts;
+  bool has_table, has_grids;
+  const scale_table& table;
+
+  explicit stored_decoder(const format_spec& f)
+      : parts(f),
+        has_table(ufp4::detail::scale_bytes(f.scale) == 1),
+        has_grids(f.choice.count != 0),
+        table(f.scale == scale_kind::e6m2 ? scale_table_of<scale_kind::e6m2>() : scale_table_of(f.scale)) {}
+
+  /// The scales of the blocks of a dword, with the factors of their grids.
+  UFP4_LANE void scales(u32 stored, float* out) const {
+    u32 low{}, high{};
+    if (has_table) {
+      const u32 codes = stored & (parts.scale_mask & 0xFFu) * (~0u / block_mask);
+      const bool upper = any(codes & 0x80808080u);
+      low = lookup_bytes(table.low, codes, upper), high = lookup_bytes(table.high, codes, upper);
+    }
+#pragma GCC unroll 4
+    for (std::size_t b = 0; b < each; ++b) {
+      const u32 bits = block(stored, b);
+      f32 s = has_table ? as_float(join_bytes(low, load_as<u32>(places_of_scales.of[b * bytes]), high))
+                        : parts.unscaled(bits);
+      if (parts.has_factors) s = rounded(s * parts.factor(bits));
+      store(out + b * lanes, s);
+    }
+  }
+  /// Their selectors in each byte where a block has several grids, else their bits.
+  UFP4_LANE void bits(u32 stored, std::uint32_t* out) const {
+#pragma GCC unroll 4
+    for (std::size_t b = 0; b < each; ++b) {
+      const u32 bits = block(stored, b);
+      store(out + b * lanes, has_grids ? parts.grid(bits) * 0x10101010u : bits);
+    }
+  }
+
+ private:
+  UFP4_LANE static u32 block(u32 stored, std::size_t b) {
+    return stored >> static_cast<std::uint32_t>(8 * bytes * b) & block_mask;
+  }
+};
+/// The scales of `count` blocks, as scales_of gives them, without outer scales; unless `bits` is null, also what
+/// selects. Writes whole dwords of blocks.
+template <std::size_t bytes>
+void decode_stored(const format_spec& f, const u32* stored, std::size_t count, float* scale, std::uint32_t* bits) {
+  const stored_decoder<bytes> decode(f);
+  constexpr std::size_t each = stored_decoder<bytes>::each;
+  for (std::size_t b = 0; b < count; b += each, ++stored) {
+    decode.scales(*stored, scale + b * lanes);
+    if (bits != nullptr) decode.bits(*stored, bits + b * lanes);
+  }
+}
+[[gnu::noinline]] inline void decode_stored(const format_spec& f, const u32* stored, std::size_t count, float* scale,
+                                            std::uint32_t* bits) {
+  switch (stored_bytes(f)) {
+    case 1: return decode_stored<1>(f, stored, count, scale, bits);
+    case 2: return decode_stored<2>(f, stored, count, scale, bits);
+    default: return decode_stored<4>(f, stored, count, scale, bits);
+  }
 }
 
 /// The outer scales of rows [row, row + live), as codes_of takes rows.
@@ -84,11 +159,14 @@ class outer_rows {
   }
   /// Number `i` of each row.
   f32 operator()(std::size_t i) const {
-    const std::size_t bytes = kind_ == scale_kind::f32 ? 4 : 2;
-    alignas(64) std::uint32_t bits[lanes] = {};
-    for (std::size_t r = 0; r < lanes; ++r)
-      bytes == 4 ? __builtin_memcpy(bits + r, row_[r] + i * 4, 4) : __builtin_memcpy(bits + r, row_[r] + i * 2, 2);
-    return decode_scale_bits(kind_, load_as<u32>(bits));
+    u32 bits{};
+    if (kind_ == scale_kind::f32)
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < lanes; ++r) bits[r] = load_as<std::uint32_t>(row_[r] + i * 4);
+    else
+#pragma GCC unroll 16
+      for (std::size_t r = 0; r < lanes; ++r) bits[r] = load_as<std::uint16_t>(row_[r] + i * 2);
+    return decode_scale_bits(kind_, bits);
   }
 
  private:
@@ -96,23 +174,17 @@ class outer_rows {
   const std::uint8_t* row_[lanes];
 };
 
-/// The scales of blocks with these bits, as scales_of gives them, a row a lane, times their outer scales. With several
-/// grids the bits become selectors, in each byte.
-inline void extended_scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
-                               std::size_t count, std::uint32_t* bits, float* out) {
-  const dequantize_kernel::block_parts parts(q.format);
-  for (std::size_t b = 0; b < count; ++b) {
-    const u32 stored = load_as<u32>(bits + b * lanes);
-    store(out + b * lanes, parts.scale(stored));
-    if (q.format.choice.count != 0) store(bits + b * lanes, parts.grid(stored) * 0x10101010u);
-  }
+/// Multiplies the scales of blocks by their outer scales, if there are any for rows or segments.
+inline void multiply_by_outer(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
+                              std::size_t count, float* scale) {
   if (!q.format.has_outer_array()) return;
   const outer_rows outer(q, row, live);
   const std::size_t covered = outer_columns(q.format, q.padded_cols) / static_cast<std::size_t>(q.format.block.cols);
-  for (std::size_t b = 0; b < count;) {
-    const std::size_t segment = (block + b) / covered, end = (segment + 1) * covered - block;
+  std::size_t segment = block / covered;
+  for (std::size_t b = 0; b < count; ++segment) {
+    const std::size_t end = (segment + 1) * covered - block;
     const f32 by = outer(segment);
-    for (; b < count && b < end; ++b) store(out + b * lanes, load(out + b * lanes) * by);
+    for (; b < count && b < end; ++b) store(scale + b * lanes, load(scale + b * lanes) * by);
   }
 }
 
@@ -123,7 +195,8 @@ class exponent_selectors {
     for (int level = 0; level < levels_; ++level) {
       alignas(64) std::uint8_t from[64];
       for (int i = 0; i < 64; ++i)  // four bits lower, so that the exponent becomes bit 4
-        from[i] = static_cast<std::uint8_t>(exponent_bit(block, level, i % 4 * 2) - 4 + i / 4 % 2 * 32);
+        from[i] = static_cast<std::uint8_t>(
+            i < 8 ? exponent_bit(block, level, i % 4 * 2) - 4 + static_cast<std::uint32_t>(i / 4 * 32) : from[i % 8]);
       from_[level] = load_as<u32>(from);
       shift_[level] = __builtin_ctz(static_cast<unsigned>(block.group[level]));
     }

@@ -26,15 +26,19 @@ struct extended_products : int8_products {
     constexpr std::size_t code_bytes = staged_code_bytes(few_most), scale_bytes = staged_block_bytes(few_most / 16);
     alignas(64) std::uint8_t staged[code_bytes > scale_bytes ? code_bytes : scale_bytes];
     alignas(64) std::uint32_t bits[few_most / 16 * lanes];
-    block_bits_of(q, columns.col, columns.cols, block, blocks, staged, bits);
-    extended_scales_of(q, columns.col, columns.cols, block, blocks, bits, scale);
+    u32 stored[few_most / 16];
+    stored_dwords_of(q, columns.col, columns.cols, block, blocks, staged, stored);
+    decode_stored(q.format, stored, blocks, scale, bits);
+    multiply_by_outer(q, columns.col, columns.cols, block, blocks, scale);
     const code_rows rows = codes_of(q, columns.col, columns.cols, k, depth, staged);
     if (q.format.choice.count != 0 || q.format.block.group.wide != 0)
       return decode_selected(q.format, rows, depth, bits, value);
     const u8 table = selected_table(q.format, true);
     for (std::size_t at = 0; at < depth; at += 64) {
       const octad codes = codes_at(rows, at);
-      for (std::size_t j = 0; j < 8 && at + 8 * j < depth; ++j) {
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < 8; ++j) {
+        if (at + 8 * j == depth) return;
         *value++ = reinterpret_cast<u32>(low(table, codes.v[j]));
         *value++ = reinterpret_cast<u32>(high(table, codes.v[j]));
       }
@@ -49,7 +53,9 @@ struct extended_products : int8_products {
     const int shift = __builtin_ctz(static_cast<unsigned>(f.block.cols / 8));
     for (std::size_t at = 0; at < depth; at += 64) {
       const octad codes = codes_at(rows, at);
-      for (std::size_t j = 0; j < 8 && at + 8 * j < depth; ++j) {
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < 8; ++j) {
+        if (at + 8 * j == depth) return;
         const std::size_t word = at / 8 + j, block = word >> shift;
         u32 s = load_as<u32>(bits + block * lanes);
         if (exponents) s = select(s, static_cast<std::uint32_t>(word - (block << shift)));
