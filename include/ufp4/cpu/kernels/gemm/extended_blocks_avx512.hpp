@@ -50,13 +50,20 @@ inline stored_rows stored_rows_of(const quantized_source& q, std::size_t row, st
   return {staged - lanes * step, step};
 }
 
-/// For a dword of four, two or one blocks of each of sixteen rows, where its bytes are in 64 interleaved bytes.
-inline u32 interleaved_places(std::size_t bytes) {
-  alignas(64) std::uint8_t places[64];
-  for (std::size_t i = 0; i < 64; ++i)
-    places[i] = static_cast<std::uint8_t>(i % 4 / bytes * lanes * bytes + i / 4 * bytes + i % bytes);
-  return load_as<u32>(places);
+/// For a dword of four or two blocks of each of sixteen rows, where its bytes are in 64 interleaved bytes.
+struct interleaved_places {
+  alignas(64) std::uint8_t of[2][64];
+};
+constexpr interleaved_places make_interleaved_places() {
+  interleaved_places p{};
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    p.of[0][i] = static_cast<std::uint8_t>(i % 4 * 16 + i / 4);
+    p.of[1][i] = static_cast<std::uint8_t>(i % 4 / 2 * 32 + i / 4 * 2 + i % 2);
+  }
+  return p;
 }
+inline constexpr interleaved_places places_of_interleaved = make_interleaved_places();
+
 /// `size` bytes of sixteen rows as dwords of four, two or one blocks, a row a lane. Writes up to seven dwords more.
 inline void transpose_stored(const stored_rows& rows, std::size_t size, u32* out) {
   for (std::size_t at = 0; at < size; at += 32, out += 8) {
@@ -71,10 +78,11 @@ inline void stored_dwords_of(const quantized_source& q, std::size_t row, std::si
   const std::size_t bytes = stored_bytes(q.format), size = count * bytes;
   if (!q.interleaved) return transpose_stored(stored_rows_of(q, row, live, block, count, staged), size, out);
   const auto* p = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(row, block) * bytes;
-  const u32 places = interleaved_places(bytes);
+  const u32 places = load_as<u32>(places_of_interleaved.of[bytes == 2 ? 1 : 0]);
   for (std::size_t at = 0; at < lanes * size; at += 64) {
     const std::size_t left = (lanes * size - at) / 4;
-    *out++ = reinterpret_cast<u32>(lookup_bytes(load_some<u8>(p + at, left < lanes ? left : lanes), places));
+    const u8 some = load_some<u8>(p + at, left < lanes ? left : lanes);
+    *out++ = reinterpret_cast<u32>(bytes == 4 ? some : lookup_bytes(some, places));
   }
 }
 
@@ -193,12 +201,11 @@ class exponent_selectors {
  public:
   explicit exponent_selectors(const block_shape& block) : levels_(exponent_levels(block)) {
     for (int level = 0; level < levels_; ++level) {
-      alignas(64) std::uint8_t from[64];
-      for (int i = 0; i < 64; ++i)  // four bits lower, so that the exponent becomes bit 4
-        from[i] = static_cast<std::uint8_t>(
-            i < 8 ? exponent_bit(block, level, i % 4 * 2) - 4 + static_cast<std::uint32_t>(i / 4 * 32) : from[i % 8]);
-      from_[level] = load_as<u32>(from);
+      const std::uint32_t first = exponent_bit(block, level, 0) - 4;  // so that the exponent becomes bit 4
       shift_[level] = __builtin_ctz(static_cast<unsigned>(block.group[level]));
+      std::uint32_t from = 0;
+      for (std::uint32_t i = 0; i < 4; ++i) from |= (first + (2 * i >> shift_[level])) << 8 * i;
+      from_[level] = u32{} + from + u32{0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1} * 0x20202020u;
     }
   }
   UFP4_LANE u32 operator()(u32 bits, std::uint32_t word) const {

@@ -276,6 +276,12 @@ struct gemv_slice {
     add_dots(dots, low(table, dword), even);
     add_dots(dots, high(table, dword), odd);
   }
+  /// Of 8 codes of each of sixteen columns with the same of a row; `group` of 8 in a block.
+  UFP4_LANE void add_products(u32& even_dots, u32& odd_dots, u32 dword, std::size_t, std::size_t,
+                              const std::uint8_t* even, const std::uint8_t* odd) const {
+    add_dots(even_dots, low(table, dword), even);
+    add_dots(odd_dots, high(table, dword), odd);
+  }
 };
 
 /// Prefetches a line after v is computed. Compilers would move all prefetches to one place, and the core would wait.
@@ -348,32 +354,31 @@ f32 gemv_rows(const Slice& s, const gemv_chunk_of_row* row, f32 sum) {
 }
 
 /// Block b of a chunk, interleaved columns. Even and odd k have sums of their own, so that neither waits for the other.
-template <std::size_t blocks, read_ahead how>  // of a chunk
-UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t b,
+template <std::size_t blocks, read_ahead how, class Slice>  // of a chunk
+UFP4_LANE u32 dots_of_lanes(const Slice& s, const gemv_chunk_of_row& row, std::size_t first, std::size_t b,
                             const std::uint8_t*& codes) {
   constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
   u32 even = broadcast(row.start[b * groups]), odd{};
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (std::size_t g = 0; g < groups; ++g) {
     const u32 dword = load_as<u32>(codes + g * 64);
-    add_dots(even, low(s.table, dword), row.even + 4 * (b * groups + g));
-    add_dots(odd, high(s.table, dword), row.odd + 4 * (b * groups + g));
+    s.add_products(even, odd, dword, first + b, g, row.even + 4 * (b * groups + g), row.odd + 4 * (b * groups + g));
     prefetch_after<how>(odd, codes + g * 64 + gemv_lead);
   }
   codes += groups * 64;
   return even + odd;
 }
 /// Interleaved columns are lanes already.
-template <std::size_t blocks, read_ahead how>
-f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+template <std::size_t blocks, read_ahead how, class Slice>
+f32 gemv_interleaved(const Slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* codes = s.codes.p;
   std::size_t block = 0;
   for (; block + blocks <= s.blocks; block += blocks, ++row)
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < blocks; ++b)
-      sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, b, codes), sum);
+      sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, block, b, codes), sum);
   for (std::size_t b = 0; block + b < s.blocks; ++b)
-    sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, b, codes), sum);
+    sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, block, b, codes), sum);
   return sum;
 }
 
@@ -438,7 +443,8 @@ struct int8_gemv {
   template <read_ahead rows, read_ahead interleaved>
   static loop* loop_of(const gemm_job& job) {
     if (job.right.interleaved())
-      return job.block == 16 ? gemv_interleaved<8, interleaved> : gemv_interleaved<4, interleaved>;
+      return job.block == 16 ? gemv_interleaved<8, interleaved, gemv_slice>
+                             : gemv_interleaved<4, interleaved, gemv_slice>;
     return job.block == 16 ? gemv_rows<8, rows, gemv_slice> : gemv_rows<4, rows, gemv_slice>;
   }
   static std::size_t scratch_bytes(const gemm_job&, std::size_t) {

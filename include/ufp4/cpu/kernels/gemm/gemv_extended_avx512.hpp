@@ -91,6 +91,23 @@ struct selecting_slice : gemv_slice {
   }
 };
 
+/// A gemv_slice of interleaved codes with selectors.
+struct selecting_lanes : gemv_slice {
+  const std::uint32_t* bits;  ///< of decode_stored
+  bool has_exponents;
+  exponent_selectors select;
+
+  selecting_lanes(const gemv_slice& slice, const format_spec& f, const std::uint32_t* of)
+      : gemv_slice(slice), bits(of), has_exponents(f.block.group.wide != 0), select(f.block) {}
+  UFP4_LANE void add_products(u32& even_dots, u32& odd_dots, u32 dword, std::size_t block, std::size_t group,
+                              const std::uint8_t* even, const std::uint8_t* odd) const {
+    u32 s = load_as<u32>(bits + block * lanes);
+    if (has_exponents) s = select(s, static_cast<std::uint32_t>(group));
+    add_dots(even_dots, avx512::low(table, (dword & 0x0F0F0F0Fu) | s), even);
+    add_dots(odd_dots, avx512::low(table, (dword >> 4 & 0x0F0F0F0Fu) | s), odd);
+  }
+};
+
 struct extended_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static constexpr std::size_t most_blocks = gemv_depth / 16;
@@ -104,12 +121,13 @@ struct extended_gemv {
   /// The memory of a task.
   struct scratch {
     alignas(64) float scale[most_blocks * lanes], sums[lanes];
+    alignas(64) std::uint32_t bits[most_blocks * lanes];
     u32 stored[most_blocks];
     std::uint8_t codes[staged_code_bytes(gemv_depth)], blocks[staged_block_bytes(most_blocks)];
   };
 
   static bool takes(const gemm_job& job) {
-    if (job.out.rows != 1 || job.right.is_wide() || job.right.interleaved() || job.block > 64) return false;
+    if (job.out.rows != 1 || job.right.is_wide() || job.block > 64) return false;
     return extended_gemm::takes(job);
   }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
@@ -133,21 +151,43 @@ struct extended_gemv {
         });
   }
 
+  /// Slices of 16, 32 and 64 codes in a block.
   template <class Slice>
   static f32 multiply_rows(const Slice& s, std::size_t block, const gemv_chunk_of_row* row, f32 sum) {
     constexpr read_ahead how = read_ahead::second_level;
     if (block == 16) return gemv_rows<8, how>(s, row, sum);
     return block == 32 ? gemv_rows<4, how>(s, row, sum) : gemv_rows<2, how>(s, row, sum);
   }
-  /// The scales of `s.blocks` blocks of columns [col, col + live), and where their bits are.
-  static void read_blocks(const quantized_source& q, std::size_t col, std::size_t live, std::size_t block,
+  template <class Slice>
+  static f32 multiply_interleaved(const Slice& s, std::size_t block, const gemv_chunk_of_row* row, f32 sum) {
+    constexpr read_ahead how = read_ahead::none;
+    if (block == 16) return gemv_interleaved<8, how>(s, row, sum);
+    return block == 32 ? gemv_interleaved<4, how>(s, row, sum) : gemv_interleaved<2, how>(s, row, sum);
+  }
+  /// The slice that begins at block number `first` of columns [col, col + live): their scales, and where their bits are.
+  static void read_blocks(const quantized_source& q, std::size_t col, std::size_t live, std::size_t first,
                           gemv_slice& s, scratch& memory) {
-    const stored_rows rows = stored_rows_of(q, col, live, block, s.blocks, memory.blocks);
-    s.stored = rows.p, s.stored_step = rows.step;
-    transpose_stored(rows, s.blocks * stored_bytes(q.format), memory.stored);
-    decode_stored(q.format, memory.stored, s.blocks, memory.scale, nullptr);
-    multiply_by_outer(q, col, live, block, s.blocks, memory.scale);
-    s.scale_ahead = rows.p + lanes * rows.step;
+    if (q.interleaved) {
+      stored_dwords_of(q, col, live, first, s.blocks, memory.blocks, memory.stored);
+      s.scale_ahead = static_cast<const std::uint8_t*>(q.scales);
+    } else {
+      const stored_rows rows = stored_rows_of(q, col, live, first, s.blocks, memory.blocks);
+      s.stored = rows.p, s.stored_step = rows.step;
+      transpose_stored(rows, s.blocks * stored_bytes(q.format), memory.stored);
+      s.scale_ahead = rows.p + lanes * rows.step;
+    }
+    decode_stored(q.format, memory.stored, s.blocks, memory.scale, q.interleaved ? memory.bits : nullptr);
+    multiply_by_outer(q, col, live, first, s.blocks, memory.scale);
+  }
+  static f32 multiply_slice(const gemv_slice& s, const quantized_source& q, const head& constants,
+                            const scratch& memory, const gemv_chunk_of_row* row, f32 sum) {
+    const bool selects = q.format.choice.count != 0 || q.format.block.group.wide != 0;
+    const auto block = static_cast<std::size_t>(q.format.block.cols);
+    if (q.interleaved)
+      return selects ? multiply_interleaved(selecting_lanes(s, q.format, memory.bits), block, row, sum)
+                     : multiply_interleaved(s, block, row, sum);
+    return selects ? multiply_rows(selecting_slice(s, constants.places), block, row, sum)
+                   : multiply_rows(s, block, row, sum);
   }
   static std::size_t scratch_bytes(const gemm_job&, std::size_t) { return sizeof(scratch); }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* memory) {
@@ -155,7 +195,6 @@ struct extended_gemv {
     const auto& constants = *reinterpret_cast<const head*>(left);
     const auto* chunks = reinterpret_cast<const gemv_chunk_of_row*>(left + sizeof(head));
     auto& own = *reinterpret_cast<scratch*>(memory);
-    const bool selects = q.format.choice.count != 0 || q.format.block.group.wide != 0;
     gemv_slice s{};
     s.table = constants.table, s.magic = constants.magic;
     s.scale = own.scale;
@@ -170,9 +209,7 @@ struct extended_gemv {
         s.codes = codes_of(q, col, live, k, depth, own.codes);
         s.ahead = int8_gemv::prefetch_codes_for_decoding(q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8);
         read_blocks(q, col, live, k / job.block, s, own);
-        const gemv_chunk_of_row* row = chunks + k / gemv_chunk;
-        sum = selects ? multiply_rows(selecting_slice(s, constants.places), job.block, row, sum)
-                      : multiply_rows(s, job.block, row, sum);
+        sum = multiply_slice(s, q, constants, own, chunks + k / gemv_chunk, sum);
       }
       store(own.sums, sum);
       store_sums(job, {part.row, 1, col, live}, own.sums, lanes);
