@@ -25,10 +25,9 @@ class block_parts {
   /// grid_number
   UFP4_LANE u32 grid(u32 bits) const { return minimum(bits >> shift_, broadcast(count_)); }
   UFP4_LANE f32 factor(u32 bits) const { return lookup(factors_, grid(bits)); }
-  /// decode_block, without the factor of the grid and with it
-  UFP4_LANE f32 unscaled(u32 bits) const { return decode_scale_bits(kind_, bits & scale_mask); }
+  /// decode_block
   UFP4_LANE f32 scale(u32 bits) const {
-    const f32 scale = unscaled(bits);
+    const f32 scale = decode_scale_bits(kind_, bits & scale_mask);
     return has_factors ? rounded(scale * factor(bits)) : scale;
   }
 

@@ -112,8 +112,11 @@ struct stored_decoder {
 #pragma GCC unroll 4
     for (std::size_t b = 0; b < each; ++b) {
       const u32 bits = block(stored, b);
-      f32 s = has_table ? as_float(join_bytes(low, load_as<u32>(places_of_scales.of[b * bytes]), high))
-                        : parts.unscaled(bits);
+      f32 s;
+      if (has_table)
+        s = as_float(join_bytes(low, load_as<u32>(places_of_scales.of[b * bytes]), high));
+      else  // bf16 in 2 bytes, binary32 in 4
+        s = as_float((bits & parts.scale_mask) << (bytes == 2 ? 16 : 0));
       if (parts.has_factors) s = rounded(s * parts.factor(bits));
       store(out + b * lanes, s);
     }

@@ -15,54 +15,53 @@
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
-struct extended_products : int8_products {
-  static bool reads_values(const gemm_job&) { return true; }
-  /// Sixteen columns: for each 8 k the even ones, then the odd ones, with the offset.
-  [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
-                                            std::size_t depth, u32* value, float* scale) {
-    const quantized_source& q = job.right.q;
-    if (q.format.is_wide()) return int8_products::read_values(job, columns, k, depth, value, scale);
-    const std::size_t block = k / job.block, blocks = depth / job.block;
-    constexpr std::size_t code_bytes = staged_code_bytes(few_most), scale_bytes = staged_block_bytes(few_most / 16);
-    alignas(64) std::uint8_t staged[code_bytes > scale_bytes ? code_bytes : scale_bytes];
-    alignas(64) std::uint32_t bits[few_most / 16 * lanes];
-    u32 stored[few_most / 16];
-    stored_dwords_of(q, columns.col, columns.cols, block, blocks, staged, stored);
-    decode_stored(q.format, stored, blocks, scale, bits);
-    multiply_by_outer(q, columns.col, columns.cols, block, blocks, scale);
-    const code_rows rows = codes_of(q, columns.col, columns.cols, k, depth, staged);
-    if (q.format.choice.count != 0 || q.format.block.group.wide != 0)
-      return decode_selected(q.format, rows, depth, bits, value);
-    const u8 table = selected_table(q.format, true);
-    for (std::size_t at = 0; at < depth; at += 64) {
-      const octad codes = codes_at(rows, at);
-#pragma GCC unroll 8
-      for (std::size_t j = 0; j < 8; ++j) {
-        if (at + 8 * j == depth) return;
-        *value++ = reinterpret_cast<u32>(low(table, codes.v[j]));
-        *value++ = reinterpret_cast<u32>(high(table, codes.v[j]));
-      }
+/// Codes with selectors: their table, and of a slice what selects.
+struct selected_codes {
+  static constexpr std::size_t most_blocks = int8_products::few_most / 16;
+
+  explicit selected_codes(const format_spec& f)
+      : table(selected_table(f, true)),
+        select(f.block),
+        has_exponents(f.block.group.wide != 0),
+        selects(has_exponents || f.choice.count != 0),
+        shift(__builtin_ctz(static_cast<unsigned>(f.block.cols / 16))) {}
+
+  u8 table;
+  exponent_selectors select;
+  bool has_exponents, selects;
+  int shift;                                            ///< from steps of 16 k to blocks
+  alignas(64) std::uint32_t bits[most_blocks * lanes];  ///< of decode_stored
+  u32 stored[most_blocks];                              ///< before they are decoded
+  std::uint8_t staged[staged_block_bytes(most_blocks)];
+};
+/// Decodes them as a step_decoder does.
+struct selecting_decoder {
+  const selected_codes& of;
+  u8 table;
+
+  UFP4_LANE step_bytes operator()(u32 first, u32 second, std::size_t step) const {
+    if (!of.selects) return step_decoder{table}(first, second, step);
+    const std::size_t block = step >> of.shift;
+    u32 s = load_as<u32>(of.bits + block * lanes), t = s;
+    if (of.has_exponents) {
+      const auto word = static_cast<std::uint32_t>(2 * (step - (block << of.shift)));
+      s = of.select(s, word), t = of.select(t, word + 1);
     }
+    return {{entry(first, s), entry(first >> 4, s), entry(second, t), entry(second >> 4, t)}};
   }
-  /// The values of codes, from the bits of one-bit exponents or the selectors of grids.
-  static void decode_selected(const format_spec& f, const code_rows& rows, std::size_t depth, const std::uint32_t* bits,
-                              u32* value) {
-    const u8 table = selected_table(f, true);
-    const exponent_selectors select(f.block);
-    const bool exponents = f.block.group.wide != 0;
-    const int shift = __builtin_ctz(static_cast<unsigned>(f.block.cols / 8));
-    for (std::size_t at = 0; at < depth; at += 64) {
-      const octad codes = codes_at(rows, at);
-#pragma GCC unroll 8
-      for (std::size_t j = 0; j < 8; ++j) {
-        if (at + 8 * j == depth) return;
-        const std::size_t word = at / 8 + j, block = word >> shift;
-        u32 s = load_as<u32>(bits + block * lanes);
-        if (exponents) s = select(s, static_cast<std::uint32_t>(word - (block << shift)));
-        *value++ = reinterpret_cast<u32>(low(table, (codes.v[j] & 0x0F0F0F0Fu) | s));
-        *value++ = reinterpret_cast<u32>(low(table, (codes.v[j] >> 4 & 0x0F0F0F0Fu) | s));
-      }
-    }
+
+ private:
+  UFP4_LANE u8 entry(u32 codes, u32 selector) const { return low(table, (codes & 0x0F0F0F0Fu) | selector); }
+};
+
+struct extended_products : int8_products {
+  static selected_codes table(const gemm_job& job) { return selected_codes(job.right.q.format); }
+  static selecting_decoder decoder(const selected_codes& codes) { return {codes, codes.table}; }
+  static void read_scales(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
+                          std::size_t count, float* out, selected_codes& codes) {
+    stored_dwords_of(q, row, live, block, count, codes.staged, codes.stored);
+    decode_stored(q.format, codes.stored, count, out, codes.selects ? codes.bits : nullptr);
+    multiply_by_outer(q, row, live, block, count, out);
   }
 };
 
@@ -119,8 +118,10 @@ struct extended_gemm : int8_gemm {
   }
 
   template <class Slice>
-  static void multiply_tile(const Slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
-    with_rows(live, [&]<std::size_t count>() { int8_tile<count>(s, left, acc); });
+  static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
+    with_rows(live, [&]<std::size_t count>() {
+      first&& s.decodes ? int8_decoding_tile<count>(s, left, acc) : int8_tile<count>(s, left, acc);
+    });
   }
 };
 

@@ -63,7 +63,20 @@ UFP4_LANE std::uint32_t weighted_sum(std::uint8_t weight, i8x16 bytes) {
   return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-struct int8_products {
+/// Those of 16 k: in each 8 the even k and the odd ones.
+struct step_bytes {
+  u8 v[4];
+};
+/// Decodes codes without selectors, 16 k of sixteen columns: steps 0, 1, ... of a slice.
+struct step_decoder {
+  u8 table;
+  UFP4_LANE step_bytes operator()(u32 first, u32 second, std::size_t) const {
+    return {{low(table, first), high(table, first), low(table, second), high(table, second)}};
+  }
+};
+
+struct int8_products : plain_scales {
+  static step_decoder decoder(u8 table) { return {table}; }
   static constexpr std::size_t values = 2, most = 512, few_most = 1024;
   static u8 table(const gemm_job& job) { return offset_table(job.right.q.format); }
   static f32 unit(const gemm_job& job) { return as_float(broadcast(magic_bits(job))); }
@@ -88,10 +101,6 @@ struct int8_products {
   }
 };
 
-/// Those of 16 k: in each 8 the even k and the odd ones.
-struct step_bytes {
-  u8 v[4];
-};
 /// The register tile: sums of up to eight rows, and dot products of the block that is being added.
 template <std::size_t rows>
 struct int8_sums {
@@ -152,12 +161,12 @@ inline void int8_tile(const Slice& s, const std::byte* left, float* acc) {
 }
 /// Decodes, and adds the products. The codes of the next 64 k are transposed in two parts between the products of this
 /// 64 k: the processor looks some hundred instructions ahead, and would else do the one after the other.
-template <std::size_t rows>
-inline void int8_decoding_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
+template <std::size_t rows, class Slice>
+inline void int8_decoding_tile(const Slice& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
-  const u8 table = s.table;
+  const auto decode = Slice::products::decoder(s.table);
   const f32 magic = s.unit;
   const float* scale = s.scale;
   const std::size_t each = s.block / 16, steps = s.blocks * each, stride = s.codes.step;
@@ -175,8 +184,7 @@ inline void int8_decoding_tile(const column_slice<int8_products>& s, const std::
     for (std::size_t i = 0; i < 4; ++i, ++step) {
       if (step == steps) break;
       if (done == 0) head = p, t.begin_block(p), p += rows * 8;
-      const step_bytes bytes{{low(table, codes.v[2 * i]), high(table, codes.v[2 * i]), low(table, codes.v[2 * i + 1]),
-                              high(table, codes.v[2 * i + 1])}};
+      const step_bytes bytes = decode(codes.v[2 * i], codes.v[2 * i + 1], step);
       if (rows == tile_rows && decoded != nullptr)  // fewer rows are the only tile
 #pragma GCC unroll 4
         for (const u8& v : bytes.v) *decoded++ = v;
