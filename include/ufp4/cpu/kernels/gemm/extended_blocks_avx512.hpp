@@ -5,10 +5,11 @@
 // is the code in bits 0 to 3 and, in bits 4 and 5, its selector: the number of the block's grid or the sum of the
 // element's exponents.
 //
-// | block_bits_of      | what is stored for blocks of sixteen rows, a row a lane                     |
-// | extended_scales_of | their scales times their outer scales                                       |
-// | exponent_selectors | of sixteen rows; selector_of: of one row                                    |
-// | selected_table     | the table                                                                   |
+// | stored_dwords_of    | what is stored for blocks of sixteen rows, a row a lane                   |
+// | decode_stored       | their scales, and their selectors where a block has several grids         |
+// | multiply_by_outer   | the scales times their outer scales                                       |
+// | exponent_selectors  | the selectors of one-bit exponents of sixteen rows; selector_of: of a row |
+// | selected_table      | the table; selected: its entries for codes and selectors                  |
 //
 // Lanes of rows that the matrix does not have repeat its last row.
 #pragma once
@@ -245,6 +246,8 @@ inline u8 selected_table(const format_spec& f, bool from_zero) {
   for (int i = 0; i < 4; ++i) store(bytes + 16 * i, low_bytes(reinterpret_cast<u32>(integer[i] - low)));
   return load_as<u8>(bytes);
 }
+/// The entries for the low four bits of each byte.
+UFP4_LANE u8 selected(u8 table, u32 codes, u32 selectors) { return low(table, (codes & 0x0F0F0F0Fu) | selectors); }
 /// The selectors of columns 8 word to 8 word + 7 of one block with these bits.
 inline std::uint32_t selector_of(const format_spec& f, std::uint32_t bits, int word) {
   if (f.choice.count != 0) return static_cast<std::uint32_t>(grid_number(f, bits)) * 0x10101010u;

@@ -1,10 +1,9 @@
 // ufp4 - quantized_gemm on AVX-512 VNNI for formats with outer scales, several grids or one-bit exponents.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The products, records and tiles of gemm_int8_avx512.hpp. The values of a format are integers of one unit, so the byte
-// of a decoded element is an entry of one table. Its index is the code in bits 0 to 3 and, above them, the number of
-// the block's grid or the sum of the element's exponents. A slice of columns is decoded before it is multiplied; its
-// block scales times their outer scales are binary32 numbers.
+// The products, records and tiles of gemm_int8_avx512.hpp. Codes are decoded in registers by the first tile of rows, by
+// a table that selectors index too (extended_blocks_avx512.hpp); selectors, and scales times outer scales in binary32,
+// are decoded for a slice of K of sixteen columns before.
 #pragma once
 
 #if defined(__x86_64__)
@@ -47,11 +46,9 @@ struct selecting_decoder {
       const auto word = static_cast<std::uint32_t>(2 * (step - (block << of.shift)));
       s = of.select(s, word), t = of.select(t, word + 1);
     }
-    return {{entry(first, s), entry(first >> 4, s), entry(second, t), entry(second >> 4, t)}};
+    return {{selected(table, first, s), selected(table, first >> 4, s), selected(table, second, t),
+             selected(table, second >> 4, t)}};
   }
-
- private:
-  UFP4_LANE u8 entry(u32 codes, u32 selector) const { return low(table, (codes & 0x0F0F0F0Fu) | selector); }
 };
 
 struct extended_products : int8_products {

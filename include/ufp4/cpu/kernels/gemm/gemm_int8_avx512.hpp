@@ -11,7 +11,8 @@
 // One row by quantized columns (int8_gemv) uses the same offset and float bits. Weights stream from memory once and are
 // decoded in registers. A vector holds 128 k of one column in the order of memory, so codes need no transposition. The
 // dot product of a block is the sum of four (block 32) or two (block 16) dwords; those of sixteen columns are added up
-// and transposed together, which takes two shuffles a vector where transposing the codes takes four.
+// and transposed together, which takes two shuffles a vector where transposing the codes takes four. Formats with
+// selectors (gemv_extended_avx512.hpp) share the loops, also in blocks of 64.
 #pragma once
 
 #if defined(__x86_64__)

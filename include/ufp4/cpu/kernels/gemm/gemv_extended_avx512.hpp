@@ -16,7 +16,7 @@ namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 /// Where the selectors of 128 codes are in what is stored for their blocks, for each byte of two codes.
 struct selector_places {
-  /// One bit of a selector: which byte; which bits of it set the selector's bits `adds`. Without bits it adds nothing.
+  /// One bit of a selector: which byte; `adds` is added to the selector if the byte has some of these bits.
   struct level {
     alignas(64) std::uint8_t byte[64] = {}, bits[64] = {};
     std::uint32_t adds = 0x10101010u;
@@ -54,7 +54,7 @@ struct selector_places {
   }
 };
 
-/// A gemv_slice of codes with selectors.
+/// A gemv_slice of columns in the order of memory, of codes with selectors.
 struct selecting_slice : gemv_slice {
   static constexpr bool selects = true;
   u32 byte[2], bits[2], adds[2], most;
@@ -71,8 +71,8 @@ struct selecting_slice : gemv_slice {
     const u8 from = load_as<u8>(at);
     u32 s = where_set(pick(from, 0), bits[0], adds[0]);
     if (has_second) s = s + where_set(pick(from, 1), bits[1], adds[1]);
-    add_dots(dots, avx512::low(table, (dword & 0x0F0F0F0Fu) | s), even);
-    add_dots(dots, avx512::low(table, (dword >> 4 & 0x0F0F0F0Fu) | s), odd);
+    add_dots(dots, selected(table, dword, s), even);
+    add_dots(dots, selected(table, dword >> 4, s), odd);
   }
 
  private:
@@ -103,8 +103,8 @@ struct selecting_lanes : gemv_slice {
                               const std::uint8_t* even, const std::uint8_t* odd) const {
     u32 s = load_as<u32>(bits + block * lanes);
     if (has_exponents) s = select(s, static_cast<std::uint32_t>(group));
-    add_dots(even_dots, avx512::low(table, (dword & 0x0F0F0F0Fu) | s), even);
-    add_dots(odd_dots, avx512::low(table, (dword >> 4 & 0x0F0F0F0Fu) | s), odd);
+    add_dots(even_dots, selected(table, dword, s), even);
+    add_dots(odd_dots, selected(table, dword >> 4, s), odd);
   }
 };
 
@@ -151,7 +151,7 @@ struct extended_gemv {
         });
   }
 
-  /// Slices of 16, 32 and 64 codes in a block.
+  /// Blocks of 16, 32 or 64.
   template <class Slice>
   static f32 multiply_rows(const Slice& s, std::size_t block, const gemv_chunk_of_row* row, f32 sum) {
     constexpr read_ahead how = read_ahead::second_level;
@@ -169,7 +169,6 @@ struct extended_gemv {
                           gemv_slice& s, scratch& memory) {
     if (q.interleaved) {
       stored_dwords_of(q, col, live, first, s.blocks, memory.blocks, memory.stored);
-      s.scale_ahead = static_cast<const std::uint8_t*>(q.scales);
     } else {
       const stored_rows rows = stored_rows_of(q, col, live, first, s.blocks, memory.blocks);
       s.stored = rows.p, s.stored_step = rows.step;
