@@ -164,7 +164,7 @@ struct extended_gemv {
     if (block == 16) return gemv_interleaved<8, how>(s, row, sum);
     return block == 32 ? gemv_interleaved<4, how>(s, row, sum) : gemv_interleaved<2, how>(s, row, sum);
   }
-  /// The slice that begins at block number `first` of columns [col, col + live): their scales, and where their bits are.
+  /// The slice from block `first` on of columns [col, col + live): their scales, and where their bits are.
   static void read_blocks(const quantized_source& q, std::size_t col, std::size_t live, std::size_t first,
                           gemv_slice& s, scratch& memory) {
     if (q.interleaved) {
