@@ -159,12 +159,14 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
     CHECK(cpu::explain<mx_e1m2>(ctx, transpose(x), mx_ceil{}).kernel == "quantize_" + best);
     CHECK(cpu::explain<e1m2_f32>(ctx, x, mse_search{}).kernel == "quantize_" + best);
     using squares = block_format<fp4<E2M1>, e4m3, square(16), float>;
-    CHECK(cpu::explain<squares>(ctx, x, mse_search{}).kernel == std::string("quantize_scalar"));
+    CHECK(cpu::explain<squares>(ctx, x, mse_search{}).kernel == "quantize_" + best);
+    CHECK(cpu::explain<tetrajet2>(ctx, x, mae_search{}).kernel == "quantize_" + best);
+    CHECK(cpu::explain<if4>(ctx, x, mse_search{}).kernel == std::string("quantize_scalar"));
     CHECK(cpu::explain<compat::ggml_mxfp4>(ctx, x).kernel == std::string("quantize_scalar"));
     CHECK(cpu::explain(ctx, x, x, hadamard<64>{}).kernel == "hadamard_" + best);
     CHECK(std::string(cpu::explain(ctx, q, x).kernel).rfind("dequantize_" + best, 0) == 0);
     if (tier != cpu::isa::scalar) {
-      CHECK(cpu::explain<squares>(ctx, x, mse_search{}).note ==
+      CHECK(cpu::explain<if4>(ctx, x, mse_search{}).note ==
             "no " + std::string(cpu::name(tier)) + " kernel takes this call");
     }
   }

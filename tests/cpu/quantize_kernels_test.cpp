@@ -301,10 +301,12 @@ TEST_CASE("a search gives the scalar kernel's scales where errors are equal, zer
   // One value a block, levels times a scale, one magnitude, and an outlier of either sign under a percentile.
   random_source r{std::mt19937_64{support::seed(8)}};
   for (const format_spec& format : formats()) {
-    const auto length = static_cast<std::size_t>(format.block.cols);
-    std::vector<float> x(40 * length);
+    const auto length = static_cast<std::size_t>(format.block.cols),
+               height = static_cast<std::size_t>(format.block.rows);
+    const std::size_t cols = 40 * length;
+    std::vector<float> x(height * cols);
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const std::size_t block = i / length, k = i % length;
+      const std::size_t block = i % cols / length, k = i % cols % length + i / cols;
       const float sign = r.random_word() ? -1.0f : 1.0f,
                   power = std::bit_cast<float>(static_cast<std::uint32_t>(block % 8 * 9 + 92) << 23);
       const float level = format.grid.value[r.below(16)];
@@ -314,7 +316,7 @@ TEST_CASE("a search gives the scalar kernel's scales where errors are equal, zer
     for (scale_rule_spec rule : {mse_search{}.spec(), mae_search{}.spec(), mse_search{31, 40}.spec()})
       for (const std::uint16_t per_mille : {std::uint16_t{1000}, std::uint16_t{500}}) {
         quantize_job job =
-            make_job({x.data(), dtype::f32, 1, x.size(), static_cast<std::ptrdiff_t>(x.size()), 1}, format, {});
+            make_job({x.data(), dtype::f32, height, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {});
         if (per_mille != 1000) rule.what = rule_kind::percentile, rule.per_mille = per_mille;
         if (ufp4::detail::rule_mismatch(rule, format) != nullptr) continue;
         block_coder<rounding_spec> coder{format, rule, {}, {}};
@@ -368,8 +370,8 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
 }
 
 TEST_CASE(
-    "blocks of 16 and more have a vector kernel for every grid, scale and rounding; short blocks, and squares under "
-    "a rule that reads values, have none",
+    "blocks of 16 and more have a vector kernel for every grid, scale and rounding, and for rules that read values but "
+    "with several grids or one-bit exponents; short blocks have none",
     "[cpu]") {
   const auto kernel_of = [](const format_spec& format, scale_rule_spec rule, cpu::isa tier) {
     float x[2] = {1, 2};
@@ -383,12 +385,19 @@ TEST_CASE(
                              : tier == cpu::isa::scalar || tier == cpu::isa::avx2 ? tier
                              : tier >= cpu::isa::neon                             ? cpu::isa::neon
                                                                                   : cpu::isa::avx512;
-    for (const format_spec& format : formats()) CHECK(kernel_of(format, {}, tier) == vectors);
+    for (const format_spec& format : formats()) {
+      const bool one_grid = format.choice.count == 0 && format.block.group[0] == 0;
+      CAPTURE(static_cast<int>(format.scale), format.block.rows, format.block.cols, format.outer.segment);
+      CHECK(kernel_of(format, {}, tier) == vectors);
+      for (const scale_rule_spec& rule : {mse_search{}.spec(), mae_search{2, 3}.spec(), percentile{}.spec()})
+        CHECK(kernel_of(format, rule, tier) == (one_grid ? vectors : cpu::isa::scalar));
+    }
     CHECK(kernel_of(spec_of<block_format<int4, float, 8>>, {}, tier) == cpu::isa::scalar);
-    CHECK(kernel_of(spec_of<e1m2_f32>, mse_search{}.spec(), tier) == vectors);
+    CHECK(kernel_of(spec_of<block_format<int4, float, 8>>, mse_search{}.spec(), tier) == cpu::isa::scalar);
     CHECK(kernel_of(spec_of<nvfp4>, four_over_six{}.spec(), tier) == vectors);
-    CHECK(kernel_of(spec_of<mxfp4>, percentile{}.spec(), tier) == vectors);
-    CHECK(kernel_of(spec_of<block_format<int4, e8m0, square(16)>>, mae_search{}.spec(), tier) == cpu::isa::scalar);
+    CHECK(kernel_of(spec_of<tetrajet2>, four_over_six{}.spec(), tier) == vectors);
+    CHECK(kernel_of(spec_of<block_format<fp4<E2M1>, e4m3, square(16), float>>, four_over_six{}.spec(), tier) ==
+          vectors);
   }
 }
 

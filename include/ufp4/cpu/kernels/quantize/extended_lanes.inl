@@ -43,6 +43,8 @@ class grid_scaler {
   }
 
   f32 rescale() const { return broadcast(rescale_); }
+  /// tensor_constants::scale_factor.
+  f32 scale_factor(const outer_lanes& outer) const { return rounded(outer.encode * per_qmax_); }
   /// `kind` is the format's. Returns which lanes are special: zero, not finite, or with an amax or factor that is not a
   /// normal number.
   UFP4_LANE std::uint32_t operator()(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
@@ -80,8 +82,7 @@ class grid_scaler {
   }
   UFP4_LANE u32 rounded_scale(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
     const bool two_level = coder_->format.two_level();
-    const f32 x = as_float(amax),
-              argument = rounded(two_level ? x * rounded(outer.encode * per_qmax_) : x / grid_.qmax);
+    const f32 x = as_float(amax), argument = rounded(two_level ? x * scale_factor(outer) : x / grid_.qmax);
     s.bits = encode_scale_bits(kind, argument);
     if (coder_->rule.what == ufp4::detail::rule_kind::up)
       s.bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, s.bits) < argument) &
@@ -259,6 +260,7 @@ class extended_quantizer {
                      code_blocks* (*code_of)(rounding_plan::kind))
       : job_(job),
         coder_(coder),
+        plain_(without_values(coder)),
         out_(out),
         report_(report),
         transform_(transform),
@@ -284,14 +286,17 @@ class extended_quantizer {
       format_spec one = job.format;
       one.grid = ufp4::detail::nth_grid(job.format, g);
       grid_codes& codes = grids_[g];
-      codes.error = make_error_plan(one, search_error::squared);  // without its function
+      codes.error = plan_errors(one.grid, false);
       codes.plan = trials_code_ ? codes.error.rounding : make_plan(one.grid, coder.rounding.what, cheap_lookup);
       codes.code = code_of(codes.plan.what);
       codes.trial = trial_functions_of(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
       codes.end = end_of_binade(one.grid.qmax) * factor_of(job.format, g) * 0.999f;
-      codes.scales = grid_scaler(coder, g);
+      codes.scales = grid_scaler(plain_, g);
     }
   }
+
+  /// For a rule that reads the values of blocks, in formats that has_values_rules accepts.
+  void choose_by(value_scales& from_values) { from_values_ = &from_values; }
 
   void strips(std::size_t first, std::size_t last) {
     const bool reads_twice = covered_ != 0 && job_.padded_cols > tile_width_ && tile_width_ % covered_ != 0;
@@ -465,8 +470,26 @@ class extended_quantizer {
       }
     }
   }
+  /// The same by a rule that reads values.
+  void choose_scales_by_values(std::size_t k, std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const lane_values v = from_values_->take(tile_.x + b * block_ * lanes, block_);
+      const outer_lanes outer = outers_of(k, b);
+      grid_scales& s = scales_[0][b];
+      const grid_scaler& scaler = grids_[0].scales;
+      special_[b] = scaler(job_.format.scale, from_values_->argument(v, amax_[b]), outer, s);
+      if (!from_values_->compares()) continue;
+      from_values_->place_under(outer.decode, scaler.scale_factor(outer));
+      const value_scales::trial best = from_values_->best(v, s.bits, amax_[b]);
+      const u32 empty = reinterpret_cast<u32>(amax_[b] == 0u);
+      s = {empty != 0u ? u32{} : best.bits, best.factor, best.effective};
+      special_[b] = lane_bits(empty | nonfinite(b) | reinterpret_cast<u32>(s.factor == 0.0f));
+    }
+  }
   void code_tile(std::size_t row, std::size_t k, std::size_t blocks) {
-    if (job_.format.scale == scale_kind::e4m3)  // a loop of its own, whose constants stay in registers
+    if (from_values_ != nullptr)
+      choose_scales_by_values(k, blocks);
+    else if (job_.format.scale == scale_kind::e4m3)  // a loop of its own, whose constants stay in registers
       choose_scales<true>(k, blocks);
     else
       choose_scales<false>(k, blocks);
@@ -599,6 +622,8 @@ class extended_quantizer {
 
   const quantize_job& job_;
   const block_coder<rounding_spec>& coder_;
+  block_coder<rounding_spec> plain_;
+  value_scales* from_values_ = nullptr;  ///< of a rule that reads values
   const quantized_sink& out_;
   quantize_report& report_;
   tile_transform transform_;
@@ -622,10 +647,13 @@ class extended_quantizer {
   alignas(64) float t_[max_transform * lanes];  ///< scaled values of a block
 };
 
-/// Whether extended_quantizer has code for a job whose format needs_portable.
+/// Whether extended_quantizer has code for rules that read the values of blocks of a format.
+inline bool has_values_rules(const format_spec& f) { return f.choice.count == 0 && f.block.group[0] == 0; }
+/// Whether it has code for a job whose format needs_portable.
 inline bool takes_extended(const quantize_job& job, const block_coder<rounding_spec>& c) {
-  bool suitable = job.format.block.rows == 1 && !ufp4::detail::reads_values(c.rule) && !job.rounds_input_to_bf16 &&
-                  job.format.block.cols >= 16 && !job.format.is_wide();
+  const bool has_rule = has_values_rules(job.format) || !ufp4::detail::reads_values(c.rule);
+  bool suitable = job.format.block.rows == 1 && has_rule && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
+                  !job.format.is_wide();
   for (int g = 0; suitable && g <= job.format.choice.count; ++g) {
     const grid4& grid = ufp4::detail::nth_grid(job.format, g);
     suitable = ufp4::detail::to_bits(grid.qmax) >= 0x00800000u &&

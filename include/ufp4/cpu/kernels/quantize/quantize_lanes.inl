@@ -60,10 +60,11 @@ class lane_quantizer {
       ordered_ = f.ordered(plan_, divides_, job.x.kind);
   }
 
-  /// For a rule that reads the values of one-row blocks.
+  /// For a rule that reads the values of blocks.
   void choose_by(value_scales& from_values) {
     from_values_ = &from_values;
     ordered_ = {};
+    if (job_.format.block.rows != 1) square_ = buffer<float>(block_vectors() * tile_width_ / block_);
   }
 
   void strips(std::size_t first, std::size_t last) {
@@ -218,12 +219,28 @@ class lane_quantizer {
     for (std::size_t g = 1; g < block_ / 16; ++g) amax = maximum(amax, sixteen[g]);
     return amax;
   }
-  void choose(std::size_t blocks) {
-    for (std::size_t b = 0; b < blocks; ++b)
-      if (from_values_ != nullptr)
-        (*from_values_)(tile_.x + b * block_ * lanes, block_, amax_[b], bits_[b], scale_[b], report_);
+  /// How many vectors have the elements of as many blocks as there are lanes.
+  std::size_t block_vectors() const { return static_cast<std::size_t>(job_.format.block.rows) * block_; }
+  lane_values values_of(std::size_t b) const {
+    if (job_.format.block.rows == 1) return from_values_->take(tile_.x + b * block_ * lanes, block_);
+    return {square_.data() + b * block_vectors() * lanes, block_vectors()};
+  }
+  /// Keeps row r of the blocks, which the tile has, or zeros for a row beyond the matrix.
+  void keep_row(std::size_t blocks, std::size_t r, bool exists) {
+    for (std::size_t b = 0; from_values_ != nullptr && b < blocks; ++b) {
+      float* const to = square_.data() + (b * block_vectors() + r * block_) * lanes;
+      if (exists)
+        from_values_->take(tile_.x + b * block_ * lanes, block_, to);
       else
-        choose_scales(coder_, amax_[b], bits_[b], scale_[b], report_);
+        __builtin_memset(to, 0, block_ * lanes * sizeof(float));
+    }
+  }
+  void choose(std::size_t blocks) {
+    if (from_values_ != nullptr) return choose_by_values(blocks);
+    for (std::size_t b = 0; b < blocks; ++b) choose_scales(coder_, amax_[b], bits_[b], scale_[b], report_);
+  }
+  [[gnu::noinline]] void choose_by_values(std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) (*from_values_)(values_of(b), amax_[b], bits_[b], scale_[b], report_);
   }
   /// Lane l is l * step elements after (row, k).
   void place_random_bits(std::size_t row, std::size_t k, std::size_t step) {
@@ -265,7 +282,9 @@ class lane_quantizer {
     for (std::size_t row = top; row < bottom; ++row) {
       read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
       for (std::size_t b = 0; b < blocks; ++b) amax_[b] = maximum(amax_[b], amax(b));
+      keep_row(blocks, row - top, true);
     }
+    for (std::size_t row = bottom; row < top + height; ++row) keep_row(blocks, row - top, false);
     choose(blocks);
     for (std::size_t row = top; row < bottom; ++row) {
       read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
@@ -341,6 +360,7 @@ class lane_quantizer {
   lane_scales scale_[max_transform / 16];
   u32 amax_[max_transform / 16], bits_[max_transform / 16];
   tile tile_;
+  buffer<float> square_;  ///< for from_values_: the square blocks of a tile, row after row; here, it moves nothing else
 };
 
 inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_spec>& c) {
@@ -348,9 +368,7 @@ inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_s
   const grid4& g = job.format.grid;
   const bool wide = job.format.is_wide(), one_zero = wide || g.minus_zero == g.code[g.zero];
   const bool normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
-  const bool has_values = (job.format.block.rows == 1 && !wide) || !ufp4::detail::reads_values(c.rule);
-  return job.format.block.cols >= 16 && !job.rounds_input_to_bf16 && has_values && normal &&
-         (one_zero || is_symmetric(g));
+  return job.format.block.cols >= 16 && !job.rounds_input_to_bf16 && normal && (one_zero || is_symmetric(g));
 }
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
@@ -358,10 +376,17 @@ template <quantize_needs needs>
 void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                     std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
+  // Runs a quantizer, under a rule of values with what chooses the scales.
+  const auto run = [&](auto& q) {
+    if (!ufp4::detail::reads_values(coder.rule)) return q.strips(first, last);
+    value_scales from_values(coder);
+    q.choose_by(from_values);
+    q.strips(first, last);
+  };
   if constexpr (has_extended(needs))
     if (ufp4::detail::needs_portable(job.format)) {
       extended_quantizer q(job, coder, out, report, transform_of<needs>(job.transform), &code_products_of<needs>);
-      return q.strips(first, last);
+      return run(q);
     }
   lane_quantizer::functions f{&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>};
   if constexpr (has_wide(needs)) f.wide = &code_wide_of<needs>;
@@ -369,8 +394,5 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
   f.ordered = &ordered_functions_of<needs>;
 #endif
   lane_quantizer q(job, coder, out, report, f);
-  if (!ufp4::detail::reads_values(coder.rule)) return q.strips(first, last);
-  value_scales from_values(coder);
-  q.choose_by(from_values);
-  q.strips(first, last);
+  run(q);
 }

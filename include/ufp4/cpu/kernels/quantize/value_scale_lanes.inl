@@ -49,6 +49,14 @@ struct two_bit_mantissa_value {
   }
 };
 
+/// Of uniform grids and int8: the sum with 2^23 units is a multiple of a unit.
+struct uniform_value {
+  f32 qmax, shift;
+  UFP4_LANE explicit uniform_value(const error_plan& p)
+      : qmax(broadcast(p.rounding.qmax)), shift(broadcast(p.rounding.unit * 8388608.0f)) {}
+  UFP4_LANE f32 operator()(f32 t) const { return rounded(at_most(t, qmax) + shift) - shift; }
+};
+
 /// For symmetric grids, of whose blocks x has the magnitudes.
 template <class Value, bool divides, search_error what>
 f32 error_by(const error_plan& p, const float* x, std::size_t length, f32 factor, f32 effective) {
@@ -88,34 +96,41 @@ f32 error_by_cuts(const error_plan& p, const float* x, std::size_t length, f32 f
 }
 
 template <bool divides, search_error what>
-block_error* block_error_of(const rounding_plan& rounding) {
+block_error* block_error_of(const rounding_plan& rounding, bool wide) {
   using kind = rounding_plan::kind;
-  if (rounding.what == kind::uniform) return &error_by<looked_up_value<uniform_rounder>, divides, what>;
+  if (wide || rounding.what == kind::uniform) return &error_by<uniform_value, divides, what>;
   if (rounding.nearby == near_kind::two_bit_mantissa) return &error_by<two_bit_mantissa_value, divides, what>;
   if constexpr (cheap_lookup)
     if (rounding.what == kind::halves) return &error_by<looked_up_value<halves_rounder>, divides, what>;
   return &error_by_cuts<divides, what>;
 }
 template <search_error what>
-void choose_error(error_plan& p, bool divides) {
-  p.sum = divides ? block_error_of<true, what>(p.rounding) : block_error_of<false, what>(p.rounding);
+void choose_error(error_plan& p, bool divides, bool wide) {
+  p.sum = divides ? block_error_of<true, what>(p.rounding, wide) : block_error_of<false, what>(p.rounding, wide);
 #if defined(UFP4_ORDERED_LANES)
   p.estimate[0] = &errors_by_bins<what, false>;
   p.estimate[1] = &errors_by_bins<what, true>;
 #endif
 }
 
-inline error_plan make_error_plan(const format_spec& f, search_error what) {
-  const grid4& g = f.grid;
+/// All but the functions, for a grid.
+inline error_plan plan_errors(const grid4& g, bool divides) {
   error_plan p{make_plan(g, rounding_spec::kind::nearest_even, cheap_lookup), {}, ~0u, nullptr};
   const int first = is_symmetric(g) ? g.zero : 0;
   if (is_symmetric(g)) p.value_mask = ufp4::detail::magnitude_mask;
   for (int i = first; i < g.levels; ++i) p.value[i - first] = g.level[i];
-  if (scale_divides(f)) p.bins = plan_distances(p.value, g.levels - first, is_symmetric(g));
+  if (divides) p.bins = plan_distances(p.value, g.levels - first, is_symmetric(g));
+  return p;
+}
+inline error_plan make_error_plan(const format_spec& f, search_error what) {
+  const bool wide = f.is_wide(), divides = scale_divides(f);
+  error_plan p =
+      wide ? error_plan{wide_plan(f, rounding_spec::kind::nearest_even), {}, ufp4::detail::magnitude_mask, nullptr}
+           : plan_errors(f.grid, divides);
   if (what == search_error::squared)
-    choose_error<search_error::squared>(p, scale_divides(f));
+    choose_error<search_error::squared>(p, divides, wide);
   else
-    choose_error<search_error::absolute>(p, scale_divides(f));
+    choose_error<search_error::absolute>(p, divides, wide);
   return p;
 }
 
@@ -131,39 +146,76 @@ inline u32 percentile_lanes(const float* x, std::size_t length, int rank) {
   return least;
 }
 
+/// A coder with the rule that a rule of values starts from, which computes a scale from a number: the amax or the
+/// percentile.
+inline block_coder<rounding_spec> without_values(block_coder<rounding_spec> c) {
+  c.rule.searches = false;
+  if (!ufp4::detail::is_scale_of_amax(c.rule.what)) c.rule.what = ufp4::detail::rule_kind::by_format;
+  return c;
+}
+
+/// Blocks of `length` vectors, as value_scales has them.
+struct lane_values {
+  const float* x;
+  std::size_t length;
+};
+
 /// Chooses scales from values, for one call of quantize_lanes.
 class value_scales {
  public:
   explicit value_scales(const block_coder<rounding_spec>& c)
-      : given_(c.rule), plain_(c), error_(make_error_plan(c.format, c.rule.error)) {
-    plain_.rule.searches = false;
-    if (!ufp4::detail::is_scale_of_amax(given_.what)) plain_.rule.what = ufp4::detail::rule_kind::by_format;
+      : given_(c.rule),
+        plain_(without_values(c)),
+        decode_(broadcast(c.tensor.decode)),
+        scale_factor_(broadcast(c.tensor.scale_factor)),
+        error_(make_error_plan(c.format, c.rule.error)) {}
+
+  /// What the other functions read, from some vectors of blocks: magnitudes on a symmetric grid.
+  void take(const float* x, std::size_t count, float* values) const {
+    for (std::size_t k = 0; k < count * lanes; k += lanes)
+      store(values + k, as_float(as_bits(load(x + k)) & error_.value_mask));
+  }
+  /// The same of blocks of one row, to memory that the next call overwrites; or the vectors themselves where no errors
+  /// are computed.
+  lane_values take(const float* x, std::size_t length) {
+    if (!compares()) return {x, length};
+    take(x, length, value_);
+    return {value_, length};
   }
 
-  /// The scales of blocks of `length` vectors.
-  void operator()(const float* x, std::size_t length, u32 amax, u32& bits, lane_scales& s, quantize_report& report) {
-    using kind = ufp4::detail::rule_kind;
-    const bool compares = given_.searches || given_.what == kind::four_over_six;
-    const u32 from = given_.what == kind::percentile ? percentile_of_blocks(x, length, amax) : amax;
+  /// The scales of blocks.
+  void operator()(const lane_values& v, u32 amax, u32& bits, lane_scales& s, quantize_report& report) const {
     quantize_report ignored;
-    choose_scales(plain_, from, bits, s, compares ? ignored : report);
-    if (!compares) return;
-    for (std::size_t k = 0; k < length * lanes; k += lanes)
-      store(value_ + k, as_float(as_bits(load(x + k)) & error_.value_mask));
-    const trial best = given_.searches ? search(length, bits, amax) : better_of(length, bits, bits_of_four(amax));
-    finish(amax, best, bits, s, report);
+    choose_scales(plain_, argument(v, amax), bits, s, compares() ? ignored : report);
+    if (compares()) finish(amax, best(v, bits, amax), bits, s, report);
+  }
+
+  // ---- The steps of it, for blocks whose outer scales are not those of the coder.
+
+  /// A scale a lane, as scale_from_bits gives it.
+  struct trial {
+    u32 bits;
+    f32 factor, effective;
+  };
+
+  /// Whether a scale of a number is where the rule starts, not what it gives.
+  bool compares() const { return given_.searches || given_.what == ufp4::detail::rule_kind::four_over_six; }
+  /// The number that this scale is computed from: the amax or the percentile.
+  u32 argument(const lane_values& v, u32 amax) const {
+    return given_.what == ufp4::detail::rule_kind::percentile ? percentile_of_blocks(v, amax) : amax;
+  }
+  /// Sets tensor_constants::decode and scale_factor of the next blocks, a lane each.
+  void place_under(f32 decode, f32 scale_factor) { decode_ = decode, scale_factor_ = scale_factor; }
+  /// The scales of the smallest errors, from those that the rule starts from. Blocks that are zero or not finite have
+  /// any.
+  trial best(const lane_values& v, u32 bits, u32 amax) const {
+    return given_.searches ? search(v, bits, amax) : better_of(v, bits, bits_of_four(amax));
   }
 
  private:
-  /// A scale a lane, as scale_from_bits gives it, and the error under it.
-  struct trial {
-    u32 bits;
-    f32 factor, effective, error;
-  };
-
-  trial try_scales(u32 bits) const {
+  UFP4_LANE trial try_scales(u32 bits) const {
     const format_spec& f = plain_.format;
-    trial t{bits, {}, {}, {}};
+    trial t{bits, {}, {}};
     if (f.scale == scale_kind::e8m0) {
       t.effective = as_float(maximum(bits << 23, broadcast(0x00400000u)));
       t.factor = as_float(bits == 254u ? broadcast(0x00400000u) : (254u - bits) << 23);
@@ -172,23 +224,27 @@ class value_scales {
     t.factor = t.effective = decode_scale_bits<true>(f.scale, bits);
     if (!f.two_level()) return t;
     const f32 s = t.effective;
-    t.effective = rounded(s * plain_.tensor.decode);
+    t.effective = rounded(s * decode_);
     t.factor = s == 0.0f ? f32{} : at_most(1.0f / t.effective, broadcast(ufp4::detail::max_finite));
     return t;
   }
-  /// A trial with its error. A scale of 0 that divides gives the codes of 0, as an infinite one does.
-  trial tried(std::size_t length, u32 bits) const {
-    trial t = try_scales(bits);
+  /// The error under a scale. One of 0 that divides gives the codes of 0, as an infinite one does.
+  UFP4_LANE f32 error_of(const lane_values& v, const trial& t) const {
     const bool divides = scale_divides(plain_.format);
     const f32 factor = divides ? (t.factor == 0.0f ? broadcast(infinity) : t.factor) : t.factor;
-    t.error = error_.sum(error_, value_, length, factor, t.effective);
-    return t;
+    return error_.sum(error_, v.x, v.length, factor, t.effective);
   }
-  static void take(u32 where, const trial& from, trial& to) {
-    to.bits = where != 0u ? from.bits : to.bits;
-    to.factor = where != 0u ? from.factor : to.factor;
-    to.error = where != 0u ? from.error : to.error;
-  }
+  /// The scales with the smallest errors, of equal ones the first.
+  struct least_error_scale {
+    u32 bits{}, found{};
+    f32 error{};
+    UFP4_LANE void compare(u32 where, u32 other, f32 err) {
+      const u32 better = where & (~found | reinterpret_cast<u32>(err < error));
+      bits = better != 0u ? other : bits;
+      error = better != 0u ? err : error;
+      found |= where;
+    }
+  };
 
   /// The candidate j steps from a scale; `exists` where its code does.
   u32 candidate(u32 base, int j, u32& exists) const {
@@ -201,7 +257,7 @@ class value_scales {
     exists = reinterpret_cast<u32>(code <= ufp4::detail::max_scale(kind));
     return code;
   }
-  trial search(std::size_t length, u32 base, [[maybe_unused]] u32 amax) const {
+  trial search(const lane_values& v, u32 base, [[maybe_unused]] u32 amax) const {
     const ufp4::search_window window = ufp4::detail::window_of(plain_.format.scale, given_.window);
 #if defined(UFP4_ORDERED_LANES)
     if (error_.bins.usable && ufp4::detail::has_float_steps(plain_.format.scale)) {
@@ -209,53 +265,51 @@ class value_scales {
       const u32 live = reinterpret_cast<u32>(amax - 1u < ufp4::detail::infinity_bits - 1u);  // not 0, finite
       if (step.count <= float_steps::most &&
           lane_bits(live & ~error_estimates::hold(error_.bins, step, as_float(amax))) == 0)
-        return search_by_estimates(length, step, as_float(amax), live);
+        return search_by_estimates(v, step, as_float(amax), live);
     }
 #endif
-    trial best{};
-    u32 found{};
-    for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
-      u32 exists;
-      const trial t = tried(length, candidate(base, j, exists));
-      take(exists & (~found | reinterpret_cast<u32>(t.error < best.error)), t, best);
-      found |= exists;
+    const int last = static_cast<int>(window.above);
+    int j = -static_cast<int>(window.below);
+    least_error_scale best;
+    u32 next_exists;
+    trial next = try_scales(candidate(base, j, next_exists));
+    while (j <= last) {
+      const trial t = next;
+      const u32 exists = next_exists;
+      if (++j <= last) next = try_scales(candidate(base, j, next_exists));  // it divides while errors are added up
+      best.compare(exists, t.bits, error_of(v, t));
     }
-    return best;
+    return try_scales(best.bits);
   }
 #if defined(UFP4_ORDERED_LANES)
   /// The same where estimates leave one scale in nearly all blocks. Lanes that are not live have any scale.
-  trial search_by_estimates(std::size_t length, const float_steps& step, f32 amax, u32 live) const {
-    const error_estimates estimates(error_.bins, error_.estimate, value_, length, step, amax);
-    const f32 limit = largest_estimate(given_.error, estimates.smallest, amax, length);
+  [[gnu::noinline]] trial search_by_estimates(const lane_values& v, const float_steps& step, f32 amax, u32 live) const {
+    const error_estimates estimates(error_.bins, error_.estimate, v.x, v.length, step, amax);
+    const f32 limit = largest_estimate(given_.error, estimates.smallest, amax, v.length);
     const u32 several = reinterpret_cast<u32>(estimates.second <= limit) & live;
-    trial best = try_scales(step.bits(estimates.multiplier));
-    if (lane_bits(several) == 0) return best;
-    u32 found{};
-    for (int i = 0; i < step.count; ++i) {
+    least_error_scale best{step.bits(estimates.multiplier)};
+    for (int i = 0; i < step.count && lane_bits(several) != 0; ++i) {
       const u32 left = reinterpret_cast<u32>(estimates.error[i] <= limit) & several;
       if (lane_bits(left) == 0) continue;
-      const trial t = tried(length, step.bits(step.multiplier(i)));
-      take(left & (~found | reinterpret_cast<u32>(t.error < best.error)), t, best);
-      found |= left;
+      const trial t = try_scales(step.bits(step.multiplier(i)));
+      best.compare(left, t.bits, error_of(v, t));
     }
-    return best;
+    return try_scales(best.bits);
   }
 #endif
   /// four_over_six: the scale under which amax becomes 4.
   u32 bits_of_four(u32 amax) const {
-    const f32 u = rounded(as_float(amax) * plain_.tensor.scale_factor);
+    const f32 u = rounded(as_float(amax) * scale_factor_);
     return encode_scale_bits(plain_.format.scale, rounded(u * 1.5f));
   }
-  trial better_of(std::size_t length, u32 bits, u32 other) const {
-    trial best = tried(length, bits);
-    const trial t = tried(length, other);
-    take(reinterpret_cast<u32>(t.error < best.error), t, best);
-    return best;
+  trial better_of(const lane_values& v, u32 bits, u32 other) const {
+    const f32 err = error_of(v, try_scales(bits));
+    return try_scales(error_of(v, try_scales(other)) < err ? other : bits);
   }
 
-  u32 percentile_of_blocks(const float* x, std::size_t length, u32 amax) const {
-    const int rank = ufp4::detail::percentile_rank(static_cast<int>(length), given_.per_mille);
-    const u32 least = percentile_lanes(x, length, rank);
+  u32 percentile_of_blocks(const lane_values& v, u32 amax) const {
+    const int rank = ufp4::detail::percentile_rank(static_cast<int>(v.length), given_.per_mille);
+    const u32 least = percentile_lanes(v.x, v.length, rank);
     const u32 keeps = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits) | reinterpret_cast<u32>(least == 0u);
     return keeps != 0u ? amax : least;
   }
@@ -272,7 +326,8 @@ class value_scales {
   }
 
   scale_rule_spec given_;
-  block_coder<rounding_spec> plain_;  ///< with the rule that the search looks around
+  block_coder<rounding_spec> plain_;
+  f32 decode_, scale_factor_;  ///< tensor_constants of the blocks
   error_plan error_;
-  alignas(64) float value_[max_transform * lanes];  ///< of the blocks; magnitudes on a symmetric grid
+  alignas(64) float value_[max_transform * lanes];  ///< of blocks of one row
 };
