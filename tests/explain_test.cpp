@@ -161,6 +161,7 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
     using squares = block_format<fp4<E2M1>, e4m3, square(16), float>;
     CHECK(cpu::explain<squares>(ctx, x, mse_search{}).kernel == "quantize_" + best);
     CHECK(cpu::explain<tetrajet2>(ctx, x, mae_search{}).kernel == "quantize_" + best);
+    CHECK(cpu::explain<mxfp8_e4m3>(ctx, x, stochastic{2}, mse_search{}).kernel == "quantize_" + best);
     CHECK(cpu::explain<if4>(ctx, x, mse_search{}).kernel == std::string("quantize_scalar"));
     CHECK(cpu::explain<compat::ggml_mxfp4>(ctx, x).kernel == std::string("quantize_scalar"));
     CHECK(cpu::explain(ctx, x, x, hadamard<64>{}).kernel == "hadamard_" + best);

@@ -649,7 +649,7 @@ class extended_quantizer {
 
 /// Whether extended_quantizer has code for rules that read the values of blocks of a format.
 inline bool has_values_rules(const format_spec& f) { return f.choice.count == 0 && f.block.group[0] == 0; }
-/// Whether it has code for a job whose format needs_portable.
+/// Whether it has code for a job whose format has_further_parts.
 inline bool takes_extended(const quantize_job& job, const block_coder<rounding_spec>& c) {
   const bool has_rule = has_values_rules(job.format) || !ufp4::detail::reads_values(c.rule);
   bool suitable = job.format.block.rows == 1 && has_rule && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
