@@ -32,6 +32,7 @@
 #include <ufp4/cpu/kernels/gemm/gemm_extended_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemv_extended_avx512.hpp>
 #endif
 #if UFP4_X86(avx512) || UFP4_X86(avx512_bf16)
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
@@ -145,6 +146,7 @@ inline constexpr const gemm_kernel* gemm_kernels[] = {
     &avx2::gemm_f32_kernel<Use>,
 #endif
 #if UFP4_X86(avx512)
+    &avx512::gemv_extended_kernel<Use>,
     &avx512::gemm_extended_kernel<Use>,
     &avx512::gemm_f32_kernel<Use>,
 #endif

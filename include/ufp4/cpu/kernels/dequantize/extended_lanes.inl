@@ -4,15 +4,38 @@
 // Included by dequantize_lanes.inl. The bits and the scales of the blocks of a stretch are decoded first; a block has
 // one of the grids, and its elements under one-bit exponents are multiplied by powers of two.
 
-/// decode_block, a block a lane.
-UFP4_LANE f32 decode_block_bits(const format_spec& f, u32 bits) {
-  if (f.choice.count == 0) return decode_scale_bits(f.scale, f.block.group.wide == 0 ? bits : bits & 0xFFu);
-  const auto shift = static_cast<std::uint32_t>(grid_shift(f)), count = static_cast<std::uint32_t>(f.choice.count);
-  alignas(64) float factor[16] = {};
-  for (int g = 0; g <= f.choice.count; ++g) factor[g] = factor_of(f, g);
-  const f32 of_grid = lookup(load_table(factor), minimum(bits >> shift, broadcast(count)));
-  return rounded(decode_scale_bits(f.scale, bits & ((1u << shift) - 1)) * of_grid);
-}
+/// The parts of the bits that are stored for a block, a block a lane.
+class block_parts {
+ public:
+  explicit block_parts(const format_spec& f)
+      : scale_mask(f.block.group.wide == 0 ? ~0u : 0xFFu),
+        kind_(f.scale),
+        count_(static_cast<std::uint32_t>(f.choice.count)) {
+    if (count_ == 0) return;
+    shift_ = static_cast<std::uint32_t>(grid_shift(f));
+    scale_mask = (1u << shift_) - 1;
+    alignas(64) float factor[16] = {};
+    for (int g = 0; g <= f.choice.count; ++g)
+      factor[g] = factor_of(f, g), has_factors = has_factors || factor[g] != 1.0f;
+    factors_ = load_table(factor);
+  }
+  std::uint32_t scale_mask;  ///< the bits of the scale
+  bool has_factors = false;  ///< whether a grid has a factor other than 1
+
+  /// grid_number
+  UFP4_LANE u32 grid(u32 bits) const { return minimum(bits >> shift_, broadcast(count_)); }
+  UFP4_LANE f32 factor(u32 bits) const { return lookup(factors_, grid(bits)); }
+  /// decode_block
+  UFP4_LANE f32 scale(u32 bits) const {
+    const f32 scale = decode_scale_bits(kind_, bits & scale_mask);
+    return has_factors ? rounded(scale * factor(bits)) : scale;
+  }
+
+ private:
+  scale_kind kind_;
+  std::uint32_t count_, shift_ = 0;
+  table16 factors_{};
+};
 
 /// The bits of `count` blocks of a row, from block b on, and the factors of their values: fl(scale * outer scale).
 /// Writes whole registers.
@@ -20,6 +43,7 @@ inline void extended_scales(const quantized_source& q, std::size_t row, std::siz
                             std::uint32_t* bits, float* effective) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   const std::size_t first = q.scale_index(row, b), covered = outer_columns(q.format, q.padded_cols);
+  const block_parts parts(q.format);
   float outer = q.tensor_scale;
   for (std::size_t i = 0; i < count; ++i) {
     if (covered != 0 && (i == 0 || (b + i) * length % covered == 0)) outer = q.outer_scale(row, b + i);
@@ -28,7 +52,7 @@ inline void extended_scales(const quantized_source& q, std::size_t row, std::siz
   }
   for (std::size_t i = count; i % lanes != 0; ++i) bits[i] = 0, effective[i] = 0;
   for (std::size_t i = 0; i < count; i += lanes)
-    store(effective + i, quiet_nans(decode_block_bits(q.format, load_as<u32>(bits + i)) * load(effective + i)));
+    store(effective + i, quiet_nans(parts.scale(load_as<u32>(bits + i)) * load(effective + i)));
 }
 
 /// Decodes blocks one after the other.

@@ -1,102 +1,64 @@
 // ufp4 - quantized_gemm on AVX-512 VNNI for formats with outer scales, several grids or one-bit exponents.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The products, records and tiles of gemm_int8_avx512.hpp. The values of a format are integers of one unit, so the byte
-// of a decoded element is an entry of one table. Its index is the code in bits 0 to 3 and, above them, the number of
-// the block's grid or the sum of the element's exponents. A slice of columns is decoded before it is multiplied; its
-// block scales times their outer scales are binary32 numbers.
+// The products, records and tiles of gemm_int8_avx512.hpp. Codes are decoded in registers by the first tile of rows, by
+// a table that selectors index too (extended_blocks_avx512.hpp); selectors, and scales times outer scales in binary32,
+// are decoded for a slice of K of sixteen columns before.
 #pragma once
 
 #if defined(__x86_64__)
 
+#include <ufp4/cpu/kernels/gemm/extended_blocks_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/kernels_avx512.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512)
 namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
-/// The integers of all grids, or of all sums of exponents, plus an offset.
-inline u8 selected_table(const format_spec& f, int offset) {
-  std::uint8_t bytes[64];
-  const grid_integers all = integers_of_grids(f);
-  for (int i = 0; i < 64; ++i) {
-    const int which = i / 16, code = i % 16, grid = which < f.choice.count ? which : f.choice.count;
-    const int power = which < exponent_levels(f.block) ? which : exponent_levels(f.block);
-    bytes[i] = static_cast<std::uint8_t>(all.integer[grid][code] * (1 << power) + offset);
-  }
-  return load_as<u8>(bytes);
-}
+/// Codes with selectors: their table, and of a slice what selects.
+struct selected_codes {
+  static constexpr std::size_t most_blocks = int8_products::few_most / 16;
 
-/// Bits 4 and 5 of each byte: what selects the integers of columns 8 w + 2 i and 8 w + 2 i + 1 of a block with these
-/// bits is in byte i. T: a number, or one a lane.
-template <class T>
-UFP4_LANE T selectors(const format_spec& f, T bits, int w) {
-  const column_groups group = f.block.group;
-  T s{};
-  if (f.choice.count != 0) {
-    const auto count = static_cast<std::uint32_t>(f.choice.count);
-    const T number = bits >> static_cast<std::uint32_t>(grid_shift(f));
-    return (number < count ? number : T{} + count) * 0x10101010u;
-  }
-  if (group.wide == 0) return s;
-  for (int i = 0; i < 4; ++i) {
-    const int k = 8 * w + 2 * i;
-    T sum = bits >> exponent_bit(f.block, 0, k) & 1u;
-    if (group.narrow != 0) sum += bits >> exponent_bit(f.block, 1, k) & 1u;
-    s |= sum << static_cast<std::uint32_t>(8 * i + 4);
-  }
-  return s;
-}
+  explicit selected_codes(const format_spec& f)
+      : table(selected_table(f, true)),
+        select(f.block),
+        has_exponents(f.block.group.wide != 0),
+        selects(has_exponents || f.choice.count != 0),
+        shift(__builtin_ctz(static_cast<unsigned>(f.block.cols / 16))) {}
 
-/// The bits of blocks [block, block + count) of rows [row, row + live), as scales_of takes rows: out[b * 16 + r].
-inline void block_bits_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
-                          std::size_t count, std::uint32_t* out) {
-  for (std::size_t r = 0; r < lanes; ++r) {
-    const std::size_t first = q.scale_index(row + (r < live ? r : live - 1), block), step = q.interleaved ? lanes : 1;
-    for (std::size_t b = 0; b < count; ++b) out[b * lanes + r] = load_block(q.scales, q.format, first + b * step);
-  }
-}
-/// The scales of blocks with these bits, as scales_of gives them, a row a lane, times their outer scales.
-inline void extended_scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
-                               std::size_t count, const std::uint32_t* bits, float* out) {
-  const format_spec& f = q.format;
-  alignas(64) float outer[lanes];
-  const std::size_t covered = outer_columns(f, q.padded_cols), length = static_cast<std::size_t>(f.block.cols);
-  f32 by{};
-  for (std::size_t b = 0; b < count; ++b) {
-    if (covered != 0 && (b == 0 || (block + b) * length % covered == 0)) {
-      for (std::size_t r = 0; r < lanes; ++r) outer[r] = q.outer_scale(row + (r < live ? r : live - 1), block + b);
-      by = load(outer);
+  u8 table;
+  exponent_selectors select;
+  bool has_exponents, selects;
+  int shift;                                            ///< from steps of 16 k to blocks
+  alignas(64) std::uint32_t bits[most_blocks * lanes];  ///< of decode_stored
+  u32 stored[most_blocks];                              ///< before they are decoded
+  std::uint8_t staged[staged_block_bytes(most_blocks)];
+};
+/// Decodes them as a step_decoder does.
+struct selecting_decoder {
+  const selected_codes& of;
+  u8 table;
+
+  UFP4_LANE step_bytes operator()(u32 first, u32 second, std::size_t step) const {
+    if (!of.selects) return step_decoder{table}(first, second, step);
+    const std::size_t block = step >> of.shift;
+    u32 s = load_as<u32>(of.bits + block * lanes), t = s;
+    if (of.has_exponents) {
+      const auto word = static_cast<std::uint32_t>(2 * (step - (block << of.shift)));
+      s = of.select(s, word), t = of.select(t, word + 1);
     }
-    const f32 scale = dequantize_kernel::decode_block_bits(f, load_as<u32>(bits + b * lanes));
-    store(out + b * lanes, covered != 0 ? scale * by : scale);
+    return {{selected(table, first, s), selected(table, first >> 4, s), selected(table, second, t),
+             selected(table, second >> 4, t)}};
   }
-}
+};
 
 struct extended_products : int8_products {
-  static bool reads_values(const gemm_job&) { return true; }
-  /// Sixteen columns: for each 8 k the even ones, then the odd ones, with the offset.
-  [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
-                                            std::size_t depth, u32* value, float* scale) {
-    const quantized_source& q = job.right.q;
-    if (q.format.is_wide()) return int8_products::read_values(job, columns, k, depth, value, scale);
-    const format_spec f = q.format;
-    const u8 table = selected_table(f, -integers_of(f).low);
-    const std::size_t blocks = depth / job.block, words = job.block / 8;
-    alignas(64) std::uint8_t staged[few_most / 128 * 1024];
-    alignas(64) std::uint32_t bits[few_most / 16 * lanes];
-    block_bits_of(q, columns.col, columns.cols, k / job.block, blocks, bits);
-    extended_scales_of(q, columns.col, columns.cols, k / job.block, blocks, bits, scale);
-    const code_rows rows = codes_of(q, columns.col, columns.cols, k, depth, staged);
-    for (std::size_t at = 0; at < depth; at += 64) {
-      const octad codes = codes_at(rows, at);
-      for (std::size_t j = 0; j < 8 && at + 8 * j < depth; ++j) {
-        const std::size_t word = at / 8 + j;
-        const u32 s = selectors(f, load_as<u32>(bits + word / words * lanes), static_cast<int>(word % words));
-        *value++ = reinterpret_cast<u32>(low(table, (codes.v[j] & 0x0F0F0F0Fu) | s));
-        *value++ = reinterpret_cast<u32>(low(table, (codes.v[j] >> 4 & 0x0F0F0F0Fu) | s));
-      }
-    }
+  static selected_codes table(const gemm_job& job) { return selected_codes(job.right.q.format); }
+  static selecting_decoder decoder(const selected_codes& codes) { return {codes, codes.table}; }
+  static void read_scales(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
+                          std::size_t count, float* out, selected_codes& codes) {
+    stored_dwords_of(q, row, live, block, count, codes.staged, codes.stored);
+    decode_stored(q.format, codes.stored, count, out, codes.selects ? codes.bits : nullptr);
+    multiply_by_outer(q, row, live, block, count, out);
   }
 };
 
@@ -124,7 +86,7 @@ struct extended_gemm : int8_gemm {
     for (int w = 0; w < 2; ++w) {
       std::uint32_t codes;
       __builtin_memcpy(&codes, q.codes + q.code_index(row, k + 8 * static_cast<std::size_t>(w)), 4);
-      const std::uint64_t both = codes | std::uint64_t{codes >> 4} << 32, s = selectors(q.format, bits, first + w);
+      const std::uint64_t both = codes | std::uint64_t{codes >> 4} << 32, s = selector_of(q.format, bits, first + w);
       words[w] = (both & 0x0F0F0F0F0F0F0F0Fu) | s | s << 32;
     }
     const u8 bytes = low(table, broadcast_16(words));
@@ -135,7 +97,7 @@ struct extended_gemm : int8_gemm {
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;
     if (!needs_portable(q.format)) return int8_gemm::pack_row(job, row, r, live, out);
-    const u8 table = selected_table(q.format, 0);
+    const u8 table = selected_table(q.format, false);
     const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     const std::uint32_t magic = magic_bits(job);
     for (std::size_t b = 0; b < job.padded() / job.block; ++b, out += record(job, live)) {
@@ -153,8 +115,10 @@ struct extended_gemm : int8_gemm {
   }
 
   template <class Slice>
-  static void multiply_tile(const Slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
-    with_rows(live, [&]<std::size_t count>() { int8_tile<count>(s, left, acc); });
+  static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
+    with_rows(live, [&]<std::size_t count>() {
+      first&& s.decodes ? int8_decoding_tile<count>(s, left, acc) : int8_tile<count>(s, left, acc);
+    });
   }
 };
 

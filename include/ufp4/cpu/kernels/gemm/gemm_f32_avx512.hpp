@@ -76,7 +76,7 @@ inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_
   for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
 }
 
-struct f32_products {
+struct f32_products : plain_scales {
   static constexpr std::size_t values = 8, most = f32_depth, few_most = f32_depth;
 
   static f32 unit(const gemm_job&) { return f32{}; }

@@ -11,7 +11,8 @@
 // One row by quantized columns (int8_gemv) uses the same offset and float bits. Weights stream from memory once and are
 // decoded in registers. A vector holds 128 k of one column in the order of memory, so codes need no transposition. The
 // dot product of a block is the sum of four (block 32) or two (block 16) dwords; those of sixteen columns are added up
-// and transposed together, which takes two shuffles a vector where transposing the codes takes four.
+// and transposed together, which takes two shuffles a vector where transposing the codes takes four. Formats with
+// selectors (gemv_extended_avx512.hpp) share the loops, also in blocks of 64.
 #pragma once
 
 #if defined(__x86_64__)
@@ -63,7 +64,20 @@ UFP4_LANE std::uint32_t weighted_sum(std::uint8_t weight, i8x16 bytes) {
   return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-struct int8_products {
+/// Those of 16 k: in each 8 the even k and the odd ones.
+struct step_bytes {
+  u8 v[4];
+};
+/// Decodes codes without selectors, 16 k of sixteen columns: steps 0, 1, ... of a slice.
+struct step_decoder {
+  u8 table;
+  UFP4_LANE step_bytes operator()(u32 first, u32 second, std::size_t) const {
+    return {{low(table, first), high(table, first), low(table, second), high(table, second)}};
+  }
+};
+
+struct int8_products : plain_scales {
+  static step_decoder decoder(u8 table) { return {table}; }
   static constexpr std::size_t values = 2, most = 512, few_most = 1024;
   static u8 table(const gemm_job& job) { return offset_table(job.right.q.format); }
   static f32 unit(const gemm_job& job) { return as_float(broadcast(magic_bits(job))); }
@@ -88,10 +102,6 @@ struct int8_products {
   }
 };
 
-/// Those of 16 k: in each 8 the even k and the odd ones.
-struct step_bytes {
-  u8 v[4];
-};
 /// The register tile: sums of up to eight rows, and dot products of the block that is being added.
 template <std::size_t rows>
 struct int8_sums {
@@ -152,12 +162,12 @@ inline void int8_tile(const Slice& s, const std::byte* left, float* acc) {
 }
 /// Decodes, and adds the products. The codes of the next 64 k are transposed in two parts between the products of this
 /// 64 k: the processor looks some hundred instructions ahead, and would else do the one after the other.
-template <std::size_t rows>
-inline void int8_decoding_tile(const column_slice<int8_products>& s, const std::byte* left, float* acc) {
+template <std::size_t rows, class Slice>
+inline void int8_decoding_tile(const Slice& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
-  const u8 table = s.table;
+  const auto decode = Slice::products::decoder(s.table);
   const f32 magic = s.unit;
   const float* scale = s.scale;
   const std::size_t each = s.block / 16, steps = s.blocks * each, stride = s.codes.step;
@@ -175,8 +185,7 @@ inline void int8_decoding_tile(const column_slice<int8_products>& s, const std::
     for (std::size_t i = 0; i < 4; ++i, ++step) {
       if (step == steps) break;
       if (done == 0) head = p, t.begin_block(p), p += rows * 8;
-      const step_bytes bytes{{low(table, codes.v[2 * i]), high(table, codes.v[2 * i]), low(table, codes.v[2 * i + 1]),
-                              high(table, codes.v[2 * i + 1])}};
+      const step_bytes bytes = decode(codes.v[2 * i], codes.v[2 * i + 1], step);
       if (rows == tile_rows && decoded != nullptr)  // fewer rows are the only tile
 #pragma GCC unroll 4
         for (const u8& v : bytes.v) *decoded++ = v;
@@ -259,6 +268,7 @@ UFP4_LANE quad transposed_quarters(const u32 (&v)[4]) {
 
 /// Sixteen columns, and the range of K that is multiplied.
 struct gemv_slice {
+  static constexpr bool selects = false;  ///< a slice that selects reads `stored`, the bits of blocks of each column
   u8 table;
   f32 magic;
   code_rows codes{};
@@ -267,6 +277,20 @@ struct gemv_slice {
   const std::uint8_t *ahead = nullptr,
                      *scale_ahead = nullptr;  ///< of the next panel, in the order of memory: prefetched
   std::size_t scale_bytes;                    ///< of a block of sixteen columns
+  const std::uint8_t* stored = nullptr;
+  std::size_t stored_step = 0, stored_chunk = 0;  ///< bytes to the next column, and to the next 128 k
+
+  /// Adds the products of 128 codes of one column.
+  UFP4_LANE void add_products(u32& dots, u32 dword, const std::uint8_t*, u32 even, u32 odd) const {
+    add_dots(dots, low(table, dword), even);
+    add_dots(dots, high(table, dword), odd);
+  }
+  /// Of 8 codes of each of sixteen columns with the same of a row; `group` of 8 in a block.
+  UFP4_LANE void add_products(u32& even_dots, u32& odd_dots, u32 dword, std::size_t, std::size_t,
+                              const std::uint8_t* even, const std::uint8_t* odd) const {
+    add_dots(even_dots, low(table, dword), even);
+    add_dots(odd_dots, high(table, dword), odd);
+  }
 };
 
 /// Prefetches a line after v is computed. Compilers would move all prefetches to one place, and the core would wait.
@@ -276,20 +300,23 @@ UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
   if constexpr (how == read_ahead::second_level) asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
 }
 /// Products of 128 k of four columns with the row; on to the next four.
-template <read_ahead how>
-UFP4_LANE quad dots_of_four(const gemv_slice& s, const std::uint8_t*& codes, const std::uint8_t*& ahead, u32 even,
-                            u32 odd, u32 start) {
+template <read_ahead how, class Slice>
+UFP4_LANE quad dots_of_four(const Slice& s, const std::uint8_t*& codes, const std::uint8_t*& ahead,
+                            const std::uint8_t*& stored, u32 even, u32 odd, u32 start) {
   quad dots;
 #pragma GCC unroll 4
   for (std::size_t i = 0; i < 4; ++i) {
     const u32 dword = load_as<u32>(codes + i * s.codes.step);
     dots.v[i] = start;
-    add_dots(dots.v[i], low(s.table, dword), even);
-    add_dots(dots.v[i], high(s.table, dword), odd);
+    s.add_products(dots.v[i], dword, stored + i * s.stored_step, even, odd);
     prefetch_after<how>(dots.v[i], ahead + i * 64);
   }
   codes += 4 * s.codes.step;
   ahead += 256;
+  if constexpr (Slice::selects) {
+    stored += 4 * s.stored_step;
+    asm("" : "+r"(stored));
+  }
   asm("" : "+r"(codes), "+r"(ahead));  // one address each: sixteen would not fit the registers
   return dots;
 }
@@ -301,18 +328,18 @@ UFP4_LANE f32 rescaled(const gemv_slice& s, const gemv_chunk_of_row& row, std::s
   return fma(as_float(dot) - s.magic, t, sum);
 }
 
-/// Columns in the order of memory, blocks of 32 or of 16: `chunk_blocks` = 4 or 8 a chunk.
-template <std::size_t chunk_blocks, read_ahead how>
-f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+/// Columns in the order of memory, blocks of 64, 32 or 16: `chunk_blocks` = 2, 4 or 8 a chunk.
+template <std::size_t chunk_blocks, read_ahead how, class Slice>
+f32 gemv_rows(const Slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* ahead = s.ahead;
   for (std::size_t block = 0, chunk = 0; block < s.blocks; block += chunk_blocks, ++chunk, ++row) {
     const u32 even = load_as<u32>(row->even), odd = load_as<u32>(row->odd), start = load_as<u32>(row->start);
-    const std::uint8_t* codes = s.codes.p + chunk * 64;
+    const std::uint8_t *codes = s.codes.p + chunk * 64, *stored = s.stored + chunk * s.stored_chunk;
     u32 first[4], second[4];  // of the block, or the two blocks, in each quarter
 #pragma GCC unroll 4
     for (std::size_t g = 0; g < 4; ++g) {
-      const quad d = dots_of_four<how>(s, codes, ahead, even, odd, start);
-      if constexpr (chunk_blocks == 4) {
+      const quad d = dots_of_four<how>(s, codes, ahead, stored, even, odd, start);
+      if constexpr (chunk_blocks <= 4) {
         const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
         const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
         first[g] = low_quads(ab, cd) + high_quads(ab, cd);
@@ -325,41 +352,42 @@ f32 gemv_rows(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
     }
     quad dots[2] = {transposed_quarters(first)};
     if constexpr (chunk_blocks == 8) dots[1] = transposed_quarters(second);
+    if constexpr (chunk_blocks == 2)
+      dots[0] = {{dots[0].v[0] + dots[0].v[1], dots[0].v[2] + dots[0].v[3], u32{}, u32{}}};
+    constexpr std::size_t halves = chunk_blocks == 8 ? 2 : 1;  // of a quarter
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < chunk_blocks; ++b)
-      if (block + b < s.blocks)
-        sum = rescaled<how>(s, *row, block, b, dots[b % (chunk_blocks / 4)].v[b * 4 / chunk_blocks], sum);
+      if (block + b < s.blocks) sum = rescaled<how>(s, *row, block, b, dots[b % halves].v[b / halves], sum);
   }
   return sum;
 }
 
 /// Block b of a chunk, interleaved columns. Even and odd k have sums of their own, so that neither waits for the other.
-template <std::size_t blocks, read_ahead how>  // of a chunk
-UFP4_LANE u32 dots_of_lanes(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t b,
+template <std::size_t blocks, read_ahead how, class Slice>  // of a chunk
+UFP4_LANE u32 dots_of_lanes(const Slice& s, const gemv_chunk_of_row& row, std::size_t first, std::size_t b,
                             const std::uint8_t*& codes) {
   constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
   u32 even = broadcast(row.start[b * groups]), odd{};
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (std::size_t g = 0; g < groups; ++g) {
     const u32 dword = load_as<u32>(codes + g * 64);
-    add_dots(even, low(s.table, dword), row.even + 4 * (b * groups + g));
-    add_dots(odd, high(s.table, dword), row.odd + 4 * (b * groups + g));
+    s.add_products(even, odd, dword, first + b, g, row.even + 4 * (b * groups + g), row.odd + 4 * (b * groups + g));
     prefetch_after<how>(odd, codes + g * 64 + gemv_lead);
   }
   codes += groups * 64;
   return even + odd;
 }
 /// Interleaved columns are lanes already.
-template <std::size_t blocks, read_ahead how>
-f32 gemv_interleaved(const gemv_slice& s, const gemv_chunk_of_row* row, f32 sum) {
+template <std::size_t blocks, read_ahead how, class Slice>
+f32 gemv_interleaved(const Slice& s, const gemv_chunk_of_row* row, f32 sum) {
   const std::uint8_t* codes = s.codes.p;
   std::size_t block = 0;
   for (; block + blocks <= s.blocks; block += blocks, ++row)
 #pragma GCC unroll 8
     for (std::size_t b = 0; b < blocks; ++b)
-      sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, b, codes), sum);
+      sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, block, b, codes), sum);
   for (std::size_t b = 0; block + b < s.blocks; ++b)
-    sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, b, codes), sum);
+    sum = rescaled<how>(s, *row, block, b, dots_of_lanes<blocks, how>(s, *row, block, b, codes), sum);
   return sum;
 }
 
@@ -391,15 +419,23 @@ struct int8_gemv {
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t, std::byte* out) {
     const quantized_source& q = job.left.q;
     const i8x16 table = signed_bytes_of(q.format.grid);
+    pack_chunks(
+        job, out,
+        [&](std::size_t block, std::size_t count, float* scale) { row_scales_of(q, row, block, count, scale); },
+        [&](std::size_t k) { return left_bytes_of(q, table, row, k); });
+  }
+  /// scales_at(block, count, out): scales of the row; bytes_at(k): 16 k of it, as left_bytes_of gives them.
+  template <class Scales, class Bytes>
+  static void pack_chunks(const gemm_job& job, std::byte* out, const Scales& scales_at, const Bytes& bytes_at) {
     const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     auto* chunk = reinterpret_cast<gemv_chunk_of_row*>(out);
     for (std::size_t k = 0; k < job.padded(); k += gemv_chunk, ++chunk) {
       *chunk = {};
       const std::size_t depth = job.padded() - k < gemv_chunk ? job.padded() - k : gemv_chunk;
-      row_scales_of(q, row, k / job.block, depth / job.block, chunk->scale);
+      scales_at(k / job.block, depth / job.block, chunk->scale);
       for (std::size_t e = 0; e < depth; e += 16) {
         std::uint32_t bytes[4];
-        store(bytes, left_bytes_of(q, table, row, k + e));
+        store(bytes, bytes_at(k + e));
         for (std::size_t i = 0; i < 2; ++i) {
           __builtin_memcpy(chunk->even + e / 2 + 4 * i, bytes + 2 * i, 4);
           __builtin_memcpy(chunk->odd + e / 2 + 4 * i, bytes + 2 * i + 1, 4);
@@ -416,8 +452,9 @@ struct int8_gemv {
   template <read_ahead rows, read_ahead interleaved>
   static loop* loop_of(const gemm_job& job) {
     if (job.right.interleaved())
-      return job.block == 16 ? gemv_interleaved<8, interleaved> : gemv_interleaved<4, interleaved>;
-    return job.block == 16 ? gemv_rows<8, rows> : gemv_rows<4, rows>;
+      return job.block == 16 ? gemv_interleaved<8, interleaved, gemv_slice>
+                             : gemv_interleaved<4, interleaved, gemv_slice>;
+    return job.block == 16 ? gemv_rows<8, rows, gemv_slice> : gemv_rows<4, rows, gemv_slice>;
   }
   static std::size_t scratch_bytes(const gemm_job&, std::size_t) {
     return gemv_depth / 16 * lanes * 4 + staged_code_bytes(gemv_depth) + lanes * 4;

@@ -78,9 +78,7 @@ bool plain_pairs(const quantize_job& plain, std::size_t row, std::size_t k, std:
 
 /// `count` consecutive scales of 8 bits as bf16. Writes whole vectors, so zeros or other finite numbers beyond them.
 inline void scale_words(scale_kind kind, const std::uint8_t* scales, std::size_t count, std::uint16_t* out) {
-  const scale_table& table = kind == scale_kind::e4m3    ? scale_table_of<scale_kind::e4m3>()
-                             : kind == scale_kind::ue5m3 ? scale_table_of<scale_kind::ue5m3>()
-                                                         : scale_table_of<scale_kind::e8m0>();
+  const scale_table& table = scale_table_of(kind);
   using quads = std::uint64_t __attribute__((vector_size(64)));
   const quads order = {0, 4, 1, 5, 2, 6, 3, 7};  // after which the unpacked bytes are in order
   for (std::size_t i = 0; i < count; i += 64) {

@@ -146,6 +146,12 @@ const scale_table& scale_table_of() {
   return table;
 }
 
+inline const scale_table& scale_table_of(scale_kind kind) {
+  if (kind == scale_kind::e4m3) return scale_table_of<scale_kind::e4m3>();
+  if (kind == scale_kind::ue5m3) return scale_table_of<scale_kind::ue5m3>();
+  return scale_table_of<scale_kind::e8m0>();
+}
+
 /// For scale j of a dword, where its two bytes are in the vectors of low and of high bytes.
 struct scale_places {
   alignas(64) std::uint8_t of[4][64];
@@ -198,9 +204,7 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
   }
 }
 inline void decode_scales(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
-  if (kind == scale_kind::e4m3) return decode_byte_scales(scale_table_of<scale_kind::e4m3>(), rows, step, count, out);
-  if (kind == scale_kind::ue5m3) return decode_byte_scales(scale_table_of<scale_kind::ue5m3>(), rows, step, count, out);
-  if (kind == scale_kind::e8m0) return decode_byte_scales(scale_table_of<scale_kind::e8m0>(), rows, step, count, out);
+  if (scale_bytes(kind) == 1) return decode_byte_scales(scale_table_of(kind), rows, step, count, out);
   decode_wide_scales(kind, rows, step, count, out);
 }
 

@@ -15,6 +15,7 @@
 // | values, most, few_most   | vectors of eight k; K of a slice, with more rows than a tile has and without        |
 // | table(job), unit(job)    | of the codes; a constant for the tile                                               |
 // | reads_values(job)        | whether read_values writes the values instead                                       |
+// | read_scales              | scales_of, for products of plain_scales; may note in the table what its codes need  |
 #pragma once
 
 #if defined(__x86_64__)
@@ -90,10 +91,20 @@ void with_rows(std::size_t rows, const F& f) {
   }
 }
 
+/// Formats whose scales are all that is stored for their blocks.
+struct plain_scales {
+  template <class Table>
+  static void read_scales(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
+                          std::size_t count, float* out, Table&) {
+    scales_of(q, row, live, block, count, out);
+  }
+};
+
 /// Sixteen columns, and the range of K that a tile multiplies.
 template <class Products>
 class column_slice {
  public:
+  using products = Products;
   static constexpr bool are_many(std::size_t rows) { return rows > tile_rows; }
   static std::size_t depth_of(std::size_t rows) { return are_many(rows) ? Products::most : Products::few_most; }
   static std::size_t bytes(const gemm_job& job, std::size_t rows) {
@@ -133,7 +144,7 @@ class column_slice {
     if (!decodes) return Products::read_values(job_, columns_, k, length, value, scale);
     const quantized_source& q = job_.right.q;
     codes = codes_of(q, columns_.col, columns_.cols, k, length, staged_);
-    scales_of(q, columns_.col, columns_.cols, k / block, blocks, scale);
+    Products::read_scales(q, columns_.col, columns_.cols, k / block, blocks, scale, table);
     prefetch_scales(q, columns_.col, k / block, blocks);
     if (!many_) {  // the next panel, in the order of memory
       ahead = q.codes + q.code_index(columns_.col + lanes, 0) + k * 8;
