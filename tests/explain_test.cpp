@@ -165,6 +165,7 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
       CHECK(cpu::explain(ctx, format, x, mse_search{}).kernel == "quantize_" + best);
     using irregular = block_format<nf4, e6m2, grouped(32, 16)>;
     CHECK(cpu::explain<irregular>(ctx, x, mse_search{}).kernel == std::string("quantize_scalar"));
+    CHECK(cpu::explain<mxfp8_e4m3>(ctx, x, stochastic{2}, mse_search{}).kernel == "quantize_" + best);
     CHECK(cpu::explain<compat::ggml_mxfp4>(ctx, x).kernel == std::string("quantize_scalar"));
     CHECK(cpu::explain(ctx, x, x, hadamard<64>{}).kernel == "hadamard_" + best);
     CHECK(std::string(cpu::explain(ctx, q, x).kernel).rfind("dequantize_" + best, 0) == 0);

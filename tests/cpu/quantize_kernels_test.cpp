@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <random>
 #include <string>
@@ -77,6 +78,11 @@ const std::vector<format_spec>& formats() {
         spec_of<block_format<int8q6, ue5m3, 256>>,
         spec_of<block_format<int8q6, e8m0, square(32)>>,
         spec_of<block_format<ufp4::int8, float, square(16)>>,
+        spec_of<block_format<fp8_e4m3, float, 32>>,
+        spec_of<block_format<fp8_e5m2, bf16, 64>>,
+        spec_of<block_format<fp8_e5m2, e8m0, square(32)>>,
+        spec_of<block_format<fp6_e2m3, e4m3, 16, float>>,
+        spec_of<block_format<fp6_e3m2, ue5m3, 256>>,
     };
     // Outer scales of rows and segments longer and shorter than a tile, several grids, one-bit exponents.
     const std::vector<format_spec> extended = {
@@ -233,7 +239,15 @@ constexpr std::uint32_t transforms[] = {1, 16, 32, 64, 128, 256};
 /// The values that rounding can give, ascending.
 std::vector<float> levels_of(const format_spec& format) {
   std::vector<float> levels(format.grid.level, format.grid.level + format.grid.levels);
-  for (int n = -127; format.is_wide() && n <= 127; ++n) levels.push_back(static_cast<float>(n) * format.grid.unit);
+  if (format.wide == wide_element::none) return levels;
+  levels.clear();
+  const int most = format.wide == wide_element::int8 ? 127 : static_cast<int>(wide_layout(format.wide).max_code);
+  for (int n = -most; n <= most; ++n) {
+    const float magnitude = format.wide == wide_element::int8
+                                ? static_cast<float>(std::abs(n)) * format.grid.unit
+                                : wide_float_value(format.wide, static_cast<std::uint32_t>(std::abs(n)));
+    levels.push_back(n < 0 ? -magnitude : magnitude);
+  }
   return levels;
 }
 
@@ -318,12 +332,13 @@ TEST_CASE("a search gives the scalar kernel's scales where errors are equal, zer
     const auto length = static_cast<std::size_t>(format.block.cols),
                height = static_cast<std::size_t>(format.block.rows);
     const std::size_t cols = 40 * length;
+    const std::vector<float> levels = levels_of(format);
     std::vector<float> x(height * cols);
     for (std::size_t i = 0; i < x.size(); ++i) {
       const std::size_t block = i % cols / length, k = i % cols % length + i / cols;
       const float sign = r.random_word() ? -1.0f : 1.0f,
                   power = std::bit_cast<float>(static_cast<std::uint32_t>(block % 8 * 9 + 92) << 23);
-      const float level = format.grid.value[r.below(16)];
+      const float level = levels[r.below(levels.size())];
       const float values[5] = {k == 3 ? sign : 0.0f, level, sign, k == 5 ? sign * 0x1p30f : level, 1.0f + level / 1024};
       x[i] = values[block % 5] * power;
     }

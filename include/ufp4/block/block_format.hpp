@@ -418,10 +418,15 @@ constexpr const char* format_mismatch(const format_spec& f) {
   return outer_mismatch(f.outer, f.scale, f.block);
 }
 
-/// Whether a format has parts that not every kernel knows: portable kernels and those named `extended` do.
+/// Whether blocks have more than a grid and a usual scale: an outer scale of a row or a segment, several grids, one-bit
+/// exponents, or an e6m2 scale.
+UFP4_HD constexpr bool has_further_parts(const format_spec& f) {
+  return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2;
+}
+/// Whether a format has parts that not every kernel knows, floats of one byte too: portable kernels and those named
+/// `extended` do.
 UFP4_HD constexpr bool needs_portable(const format_spec& f) {
-  return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2 ||
-         f.wide > wide_element::int8;
+  return has_further_parts(f) || f.wide > wide_element::int8;
 }
 /// Whether a format has parts that a grid, a scale type, a block and a binary32 tensor scale do not describe.
 UFP4_HD constexpr bool is_extended(const format_spec& f) {

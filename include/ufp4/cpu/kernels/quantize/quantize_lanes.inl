@@ -26,7 +26,7 @@ class lane_quantizer {
     tile_transform (*transform)(const transform_spec&);
     code_blocks* (*products)(rounding_plan::kind);
     code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products);
-    code_blocks* (*wide)(rounding_spec::kind) = nullptr;
+    code_blocks* (*wide)(ufp4::wide_element, rounding_spec::kind) = nullptr;
     ordered_functions (*ordered)(const rounding_plan&, bool divides, dtype) = nullptr;
   };
   lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
@@ -40,7 +40,8 @@ class lane_quantizer {
                                    : make_plan(job.format.grid, coder.rounding.what, cheap_lookup)),
         divides_(scale_divides(job.format)),
         code_products_(f.products(plan_.what)),
-        code_(job.format.is_wide() ? f.wide(coder.rounding.what) : f.blocks(plan_, divides_, code_products_)),
+        code_(job.format.is_wide() ? f.wide(job.format.wide, coder.rounding.what)
+                                   : f.blocks(plan_, divides_, code_products_)),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
@@ -364,7 +365,7 @@ class lane_quantizer {
 };
 
 inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_spec>& c) {
-  if (ufp4::detail::needs_portable(job.format)) return takes_extended(job, c);
+  if (ufp4::detail::has_further_parts(job.format)) return takes_extended(job, c);
   const grid4& g = job.format.grid;
   const bool wide = job.format.is_wide(), one_zero = wide || g.minus_zero == g.code[g.zero];
   const bool normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
@@ -384,7 +385,7 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
     q.strips(first, last);
   };
   if constexpr (has_extended(needs))
-    if (ufp4::detail::needs_portable(job.format)) {
+    if (ufp4::detail::has_further_parts(job.format)) {
       extended_quantizer q(job, coder, out, report, transform_of<needs>(job.transform), &code_products_of<needs>);
       return run(q);
     }

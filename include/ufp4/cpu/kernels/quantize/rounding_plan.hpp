@@ -54,6 +54,9 @@ struct rounding_plan {
   bool exact_gaps = true;                                 ///< all gaps are powers of two
   std::uint32_t value_mask = 0xFFFFFFFFu, sign_mask = 0;  ///< bits of t that the index and the sign bit are made of
   float unit = 0, qmax = 0;
+  std::uint32_t mantissa_bits = 1;  ///< of two_bit_mantissa, and of floats of one byte
+  /// Of the same; the unit is their smallest number.
+  float smallest_normal() const { return unit * static_cast<float>(1u << mantissa_bits); }
   float lowest = 0;                         ///< halves: smaller magnitudes count as this one
   alignas(64) std::uint32_t step[16] = {};  ///< halves: see plan_halves
   alignas(16) std::uint8_t code[16] = {};   ///< of each index; where the grid is symmetric, bit 3 is the sign

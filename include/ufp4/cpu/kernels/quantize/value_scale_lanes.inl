@@ -37,14 +37,18 @@ struct looked_up_value {
   UFP4_LANE explicit looked_up_value(const error_plan& p) : rounder(p.rounding), value(load_table(p.value)) {}
   UFP4_LANE f32 operator()(f32 t) const { return lookup(value, rounder(t, u32{}) >> Rounder::bit); }
 };
-/// As two_bit_mantissa_rounder: the sum with 2^(e + 22) is a multiple of 2^(e - 1), and less that number the value.
-struct two_bit_mantissa_value {
+/// Of small floats with M bits of mantissa, as wide_float_nearest: the sum with 2^(e + 23 - M) is a multiple of
+/// 2^(e - M), and less that number the value.
+struct minifloat_value {
   f32 qmax, normal;
-  UFP4_LANE explicit two_bit_mantissa_value(const error_plan& p)
-      : qmax(broadcast(p.rounding.qmax)), normal(broadcast(2 * p.rounding.unit)) {}
+  std::uint32_t up;
+  UFP4_LANE explicit minifloat_value(const error_plan& p)
+      : qmax(broadcast(p.rounding.qmax)),
+        normal(broadcast(p.rounding.smallest_normal())),
+        up((23 - p.rounding.mantissa_bits) << 23) {}
   UFP4_LANE f32 operator()(f32 t) const {
     const f32 a = at_most(t, qmax);
-    const f32 shift = as_float((as_bits(at_least(a, normal)) & 0x7F800000u) + (std::uint32_t{22} << 23));
+    const f32 shift = as_float((as_bits(at_least(a, normal)) & 0x7F800000u) + up);
     return rounded(a + shift) - shift;
   }
 };
@@ -96,16 +100,18 @@ f32 error_by_cuts(const error_plan& p, const float* x, std::size_t length, f32 f
 }
 
 template <bool divides, search_error what>
-block_error* block_error_of(const rounding_plan& rounding, bool wide) {
+block_error* block_error_of(const rounding_plan& rounding, ufp4::wide_element wide) {
   using kind = rounding_plan::kind;
-  if (wide || rounding.what == kind::uniform) return &error_by<uniform_value, divides, what>;
-  if (rounding.nearby == near_kind::two_bit_mantissa) return &error_by<two_bit_mantissa_value, divides, what>;
+  using ufp4::wide_element;
+  if (wide == wide_element::int8 || rounding.what == kind::uniform) return &error_by<uniform_value, divides, what>;
+  if (wide != wide_element::none || rounding.nearby == near_kind::two_bit_mantissa)
+    return &error_by<minifloat_value, divides, what>;
   if constexpr (cheap_lookup)
     if (rounding.what == kind::halves) return &error_by<looked_up_value<halves_rounder>, divides, what>;
   return &error_by_cuts<divides, what>;
 }
 template <search_error what>
-void choose_error(error_plan& p, bool divides, bool wide) {
+void choose_error(error_plan& p, bool divides, ufp4::wide_element wide) {
   p.sum = divides ? block_error_of<true, what>(p.rounding, wide) : block_error_of<false, what>(p.rounding, wide);
 #if defined(UFP4_ORDERED_LANES)
   p.estimate[0] = &errors_by_bins<what, false>;
@@ -123,14 +129,15 @@ inline error_plan plan_errors(const grid4& g, bool divides) {
   return p;
 }
 inline error_plan make_error_plan(const format_spec& f, search_error what) {
-  const bool wide = f.is_wide(), divides = scale_divides(f);
+  const bool divides = scale_divides(f);
   error_plan p =
-      wide ? error_plan{wide_plan(f, rounding_spec::kind::nearest_even), {}, ufp4::detail::magnitude_mask, nullptr}
-           : plan_errors(f.grid, divides);
+      f.is_wide()
+          ? error_plan{wide_plan(f, rounding_spec::kind::nearest_even), {}, ufp4::detail::magnitude_mask, nullptr}
+          : plan_errors(f.grid, divides);
   if (what == search_error::squared)
-    choose_error<search_error::squared>(p, divides, wide);
+    choose_error<search_error::squared>(p, divides, f.wide);
   else
-    choose_error<search_error::absolute>(p, divides, wide);
+    choose_error<search_error::absolute>(p, divides, f.wide);
   return p;
 }
 

@@ -1,15 +1,20 @@
 // ufp4 - blocks of scaled values to words of four codes of one byte, a block a lane.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The codes of round_to_int8 (round/round_to_int8.hpp). No division by the unit rounds, because it is a power of two.
+// The codes of round_to_int8 and round_to_minifloat (round/). No division by the unit rounds, because it is a power of
+// two.
 
 /// What such rounders are set up with: unit, qmax, and the fraction of a unit from which on `rounding` goes away from
-/// zero as cut[0].
+/// zero as cut[0]; of floats the bits of the mantissa, and the sign bit as sign_mask.
 inline rounding_plan wide_plan(const format_spec& f, rounding_spec::kind rounding) {
   rounding_plan p;
   p.unit = f.grid.unit;
   p.qmax = f.grid.qmax;
   p.cut[0] = rounding == rounding_spec::kind::nearest_away ? 0.5f : infinity;
+  if (f.wide == ufp4::wide_element::int8) return p;
+  const ufp4::minifloat layout = ufp4::wide_layout(f.wide);
+  p.mantissa_bits = static_cast<std::uint32_t>(layout.mantissa_bits);
+  p.sign_mask = layout.sign_bit();
   return p;
 }
 
@@ -44,6 +49,56 @@ struct wide_rounder {
   }
 };
 
+/// Codes of floats. In the binade of a magnitude they count multiples of its quantum: those of the magnitude and, for
+/// each binade from the smallest on, 2^mantissa_bits. Subnormal numbers have the quantum of the smallest binade.
+struct wide_float_codes {
+  std::uint32_t dropped, sign;  ///< bits of a binary32 mantissa that the float has not; place of its sign bit
+  f32 qmax, normal;
+  UFP4_LANE explicit wide_float_codes(const rounding_plan& p)
+      : dropped(23 - p.mantissa_bits),
+        sign(31 - static_cast<std::uint32_t>(__builtin_ctz(p.sign_mask))),
+        qmax(broadcast(p.qmax)),
+        normal(broadcast(p.smallest_normal())) {}
+  /// The exponent field of the binade.
+  UFP4_LANE u32 binade(f32 a) const { return as_bits(at_least(a, normal)) & 0x7F800000u; }
+  /// The code of `count` quanta with the sign of t.
+  UFP4_LANE u32 code(u32 count, u32 binade, f32 t) const {
+    return (count + ((binade - as_bits(normal)) >> dropped)) | (as_bits(t) & 0x80000000u) >> sign;
+  }
+};
+
+/// To nearest even: the sum with 2^23 quanta counts them.
+struct wide_float_nearest : wide_float_codes {
+  static constexpr bool is_stochastic = false;
+  UFP4_LANE explicit wide_float_nearest(const rounding_plan& p) : wide_float_codes(p) {}
+  UFP4_LANE u32 operator()(f32 t, u32) const {
+    const f32 a = magnitude_at_most(t, qmax);
+    const u32 binade = this->binade(a), shift = binade + (dropped << 23);
+    return code(as_bits(a + as_float(shift)) - shift, binade, t);
+  }
+};
+
+/// Any policy, as wide_rounder has them.
+template <bool is_random>
+struct wide_float_rounder : wide_float_codes {
+  static constexpr bool is_stochastic = is_random;
+  f32 away;
+  UFP4_LANE explicit wide_float_rounder(const rounding_plan& p) : wide_float_codes(p), away(broadcast(p.cut[0])) {}
+  UFP4_LANE u32 operator()(f32 t, u32 random) const {
+    const f32 a = magnitude_at_most(t, qmax);
+    const u32 binade = this->binade(a);
+    const f32 quanta = a * as_float(((277u - dropped) << 23) - binade);
+    const i32 below = __builtin_convertvector(quanta, i32);
+    const f32 fraction = quanta - to_float(below);
+    u32 count = reinterpret_cast<u32>(below);
+    if constexpr (is_random)
+      count += stochastic_carry(fraction, broadcast(65536.0f), random) >> 16;
+    else
+      count -= reinterpret_cast<u32>(fraction >= away);
+    return code(count, binade, t);
+  }
+};
+
 template <class Rounder>
 void code_wide(const rounding_plan& p, const lane_blocks& v, u32* words) {
   const Rounder rounder(p);
@@ -69,9 +124,15 @@ void code_wide(const rounding_plan& p, const lane_blocks& v, u32* words) {
   }
 }
 
-template <quantize_needs needs>
-code_blocks* code_wide_of(rounding_spec::kind rounding) {
+template <quantize_needs needs, template <bool> class Rounder, class Nearest>
+code_blocks* code_wide_by(rounding_spec::kind rounding) {
   if constexpr (has_every_rounding(needs))
-    if (rounding == rounding_spec::kind::stochastic) return &code_wide<wide_rounder<true>>;
-  return rounding == rounding_spec::kind::nearest_even ? &code_wide<wide_nearest> : &code_wide<wide_rounder<false>>;
+    if (rounding == rounding_spec::kind::stochastic) return &code_wide<Rounder<true>>;
+  return rounding == rounding_spec::kind::nearest_even ? &code_wide<Nearest> : &code_wide<Rounder<false>>;
+}
+template <quantize_needs needs>
+code_blocks* code_wide_of(ufp4::wide_element what, rounding_spec::kind rounding) {
+  if constexpr (has_extended(needs))
+    if (what != ufp4::wide_element::int8) return code_wide_by<needs, wide_float_rounder, wide_float_nearest>(rounding);
+  return code_wide_by<needs, wide_rounder, wide_nearest>(rounding);
 }
