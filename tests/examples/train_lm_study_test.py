@@ -862,6 +862,12 @@ class SecondDesign(unittest.TestCase):
         self.assertEqual(labels["ufp4", "ufp4-rht-none"], "equivalent")
         self.assertEqual(labels["e2m1-baseline", "e2m1-clip-2"], "no data")
 
+    def test_an_ordering_asked_for_alone_has_the_p_of_a_family_of_all_orderings(self):
+        pair = ("ufp4", "e2m1-baseline")
+        (*_, v), = second.orderings(branches({"ufp4": 1.0, "e2m1-baseline": 1.05, "ufp4-no-sr": 2.0}, 0.05), pairs={pair})
+        self.assertAlmostEqual(v.holm_difference, min(1.0, 13 * v.difference.p))
+        self.assertAlmostEqual(v.holm_equivalent, min(1.0, 13 * v.p_equivalent))
+
     def test_seeds_of_a_second_look_that_is_not_complete_are_not_used(self):
         effects = {"ufp4": 1.0, "e2m1-baseline": 1.0}
         runs = branches(effects, 0.5) + branches(

@@ -30,6 +30,7 @@ try:
     import second
     import stats
     import table
+    import verdicts
     import words
 except ModuleNotFoundError as missing:
     sys.exit(
@@ -247,8 +248,8 @@ def command_ordering(args):
     if verdict.difference:
         log(
             f"difference {words.with_interval(verdict.difference)} % of the loss, {verdict.difference.n} seeds; "
-            f"p difference {words.p_value(verdict.difference.p)}, p equivalent {words.p_value(verdict.p_equivalent)} "
-            "(one ordering alone: not corrected for the others)"
+            f"p difference {words.p_value(verdict.holm_difference)}, p equivalent {words.p_value(verdict.holm_equivalent)}, "
+            f"corrected for the {len(those)} orderings of {args.model}; level {verdicts.LEVEL / verdicts.LOOKS}"
         )
     return status
 
