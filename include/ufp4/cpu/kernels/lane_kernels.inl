@@ -22,6 +22,7 @@ using transform_kernel::read_row;
 #include <ufp4/cpu/kernels/quantize/code_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/tile_lanes.inl>
 #include <ufp4/cpu/kernels/quantize/wide_lanes.inl>
+
 #include <ufp4/cpu/kernels/quantize/value_scale_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/extended_lanes.inl>
