@@ -187,10 +187,10 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   const bool extended = ufp4::detail::needs_portable(q.format);
   if (length < group || (extended && q.format.is_wide())) return dequantize_scalar(q, out, first, last);
-  if (extended) return dequantize_extended(q, out, first, last);
+  if (q.format.choice.count != 0 || q.format.block.group.wide != 0) return dequantize_selected(q, out, first, last);
   if (q.format.is_wide()) return dequantize_wide(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
-  if (last - first > 1 && has_no_gaps(q, out))
+  if (last - first > 1 && !extended && has_no_gaps(q, out))
     return dequantize_rows<has_unit, needs>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
   alignas(64) float scales[stretch / group], values[stretch];
   for (std::size_t c = 0; c < 16; ++c) values[c] = q.format.grid.value[c];
@@ -200,7 +200,8 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
   for (std::size_t i = first; i < last; ++i)
     for (std::size_t k = 0; k < q.cols; k += stretch) {
       const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch, blocks = (live + length - 1) / length;
-      effective_scales(q, i, k / length, blocks, scales);
+      extended ? effective_extended(q, i, k / length, blocks, scales)
+               : effective_scales(q, i, k / length, blocks, scales);
       const coded_stretch s{table, q.codes + (i * q.padded_cols + k) / 2, scales, shift,
                             has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks)};
       const std::size_t direct = step == 1 ? live / group : 0, done = direct * group;

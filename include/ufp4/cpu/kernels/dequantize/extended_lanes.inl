@@ -1,8 +1,9 @@
 // ufp4 - dequantize of formats with outer scales of rows and segments, several grids or one-bit exponents, over lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by dequantize_lanes.inl. The bits and the scales of the blocks of a stretch are decoded first; a block has
-// one of the grids, and its elements under one-bit exponents are multiplied by powers of two.
+// Included by dequantize_lanes.inl. The bits and the scales of the blocks of a stretch are decoded first. Where a block
+// has one of several grids its number selects the table; elements under one-bit exponents are multiplied by powers of
+// two; other formats are decoded as those without such parts.
 
 /// The parts of the bits that are stored for a block, a block a lane.
 class block_parts {
@@ -37,57 +38,100 @@ class block_parts {
   table16 factors_{};
 };
 
-/// The bits of `count` blocks of a row, from block b on, and the factors of their values: fl(scale * outer scale).
-/// Writes whole registers.
+/// What is stored for `lanes` blocks, `bytes` bytes each.
+UFP4_LANE u32 stored_bits(const std::uint8_t* p, std::size_t bytes) {
+  if (bytes == 1) return widen_bytes(p);
+  return bytes == 2 ? widen_words(load_as<half_u16>(p)) : load_as<u32>(p);
+}
+/// The outer scales of `count` blocks of a row, from block b on; the tensor scale where there is no array of them.
+inline void outer_scales(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count, float* out) {
+  if (!q.format.has_outer_array()) {
+    for (std::size_t i = 0; i < count; ++i) out[i] = q.tensor_scale;
+    return;
+  }
+  const scale_strip strip = q.strip();
+  const auto* outers =
+      static_cast<const std::byte*>(q.scales) + q.divided(row, q.format.block.rows) * strip.bytes() + strip.outer_at();
+  const std::size_t covered = q.divided(outer_columns(q.format, q.padded_cols), q.format.block.cols);
+  std::size_t segment = b / covered;
+  for (std::size_t i = 0; i < count; ++segment) {
+    const float scale = decode_scale(q.format.outer.type, load_scale(outers, q.format.outer.type, segment));
+    const std::size_t end = (segment + 1) * covered - b;
+    for (; i < count && i < end; ++i) out[i] = scale;
+  }
+}
+/// The factors of the values of `count` blocks of a row, from block b on: fl(scale * outer scale); and, of blocks that
+/// choose among grids, the number of the grid, else the bits. Writes whole registers.
 inline void extended_scales(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count,
                             std::uint32_t* bits, float* effective) {
-  const auto length = static_cast<std::size_t>(q.format.block.cols);
-  const std::size_t first = q.scale_index(row, b), covered = outer_columns(q.format, q.padded_cols);
   const block_parts parts(q.format);
-  float outer = q.tensor_scale;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (covered != 0 && (i == 0 || (b + i) * length % covered == 0)) outer = q.outer_scale(row, b + i);
-    bits[i] = load_block(q.scales, q.format, first + i);
-    effective[i] = outer;
+  const bool has_grids = q.format.choice.count != 0;
+  const auto bytes = static_cast<std::size_t>(block_bytes(q.format.scale, q.format.choice.count, q.format.block));
+  const auto* stored = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(row, b) * bytes;
+  outer_scales(q, row, b, count, effective);
+  for (std::size_t i = count; i % lanes != 0; ++i) effective[i] = 0;
+  for (std::size_t i = 0; i < count; i += lanes) {
+    std::uint8_t last[4 * lanes] = {};
+    const bool whole = count - i >= lanes;
+    if (!whole) __builtin_memcpy(last, stored + i * bytes, (count - i) * bytes);
+    const u32 some = stored_bits(whole ? stored + i * bytes : last, bytes);
+    store(effective + i, quiet_nans(parts.scale(some) * load(effective + i)));
+    store(bits + i, has_grids ? parts.grid(some) : some);
   }
-  for (std::size_t i = count; i % lanes != 0; ++i) bits[i] = 0, effective[i] = 0;
-  for (std::size_t i = 0; i < count; i += lanes)
-    store(effective + i, quiet_nans(parts.scale(load_as<u32>(bits + i)) * load(effective + i)));
+}
+/// effective_scales of a format with outer scales of rows or segments or e6m2 scales, and one grid without exponents.
+inline void effective_extended(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count,
+                               float* out) {
+  alignas(64) std::uint32_t bits[4096 / group];
+  extended_scales(q, row, b, count, bits, out);
 }
 
-/// Decodes blocks one after the other.
+/// Decodes groups of sixteen of a row.
 class extended_decoder {
  public:
-  explicit extended_decoder(const format_spec& f) : format_(f) {
+  explicit extended_decoder(const format_spec& f)
+      : format_(f), shift_(__builtin_ctz(static_cast<unsigned>(f.block.cols) / group)) {
     for (int g = 0; g <= f.choice.count; ++g) {
       alignas(64) float values[16];
       for (std::size_t c = 0; c < 16; ++c) values[c] = nth_grid(f, g).value[c];
       for (std::size_t c = 0; c < 16; c += lanes) store(values + c, quiet_nans(load(values + c)));
       table_[g] = load_grid(values);
     }
-    for (int k = 0; f.block.group.wide != 0 && k < f.block.cols; ++k) {
-      wide_[k] = ufp4::detail::exponent_bit(f.block, 0, k);
-      if (f.block.group.narrow != 0) narrow_[k] = ufp4::detail::exponent_bit(f.block, 1, k);
+    for (int level = 0; level < ufp4::detail::exponent_levels(f.block); ++level) {
+      const std::uint32_t at = ufp4::detail::exponent_bit(f.block, level, 0);
+      const int shift = __builtin_ctz(static_cast<unsigned>(f.block.group[level]));
+      for (int k = 0; k < f.block.cols; ++k)
+        (level == 0 ? wide_ : narrow_)[k] = at + static_cast<std::uint32_t>(k >> shift);
     }
   }
 
-  /// `groups` groups of sixteen of one block.
-  void operator()(const std::uint8_t* codes, std::uint32_t bits, float effective, std::size_t groups,
+  /// `groups` groups from the first of a block on; `bits` and `effective` of their blocks as of extended_scales.
+  void operator()(const std::uint8_t* codes, const std::uint32_t* bits, const float* effective, std::size_t groups,
                   float* out) const {
-    const grid_table table = table_[grid_number(format_, bits)];
-    const f32 scale = broadcast(effective);
+    if (format_.block.group.wide != 0) return decode_exponents(codes, bits, effective, groups, out);
     for (std::size_t g = 0; g < groups; ++g) {
+      const f32 scale = broadcast(effective[g >> shift_]);
       f32 v[group_regs];
-      decode16(table, codes + g * (group / 2), v);
-      for (std::size_t r = 0; r < group_regs; ++r) {
-        const std::size_t k = g * group + r * lanes;
-        if (format_.block.group.wide != 0) v[r] = v[r] * power(bits, k);
-        store(out + k, v[r] * scale);
-      }
+      decode16(table_[bits[g >> shift_]], codes + g * (group / 2), v);
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < group_regs; ++r) store(out + g * group + r * lanes, v[r] * scale);
     }
   }
 
  private:
+  void decode_exponents(const std::uint8_t* codes, const std::uint32_t* bits, const float* effective,
+                        std::size_t groups, float* out) const {
+    const std::size_t mask = static_cast<std::size_t>(format_.block.cols) - 1;
+    for (std::size_t g = 0; g < groups; ++g) {
+      const f32 scale = broadcast(effective[g >> shift_]);
+      f32 v[group_regs];
+      decode16(table_[0], codes + g * (group / 2), v);
+      for (std::size_t r = 0; r < group_regs; ++r) {
+        const std::size_t k = g * group + r * lanes;
+        store(out + k, v[r] * power(bits[g >> shift_], k & mask) * scale);
+      }
+    }
+  }
   /// Two to the exponents of columns k to k + lanes - 1 of a block.
   UFP4_LANE f32 power(std::uint32_t bits, std::size_t k) const {
     u32 e = broadcast(bits) >> load_as<u32>(wide_ + k) & 1u;
@@ -96,12 +140,13 @@ class extended_decoder {
   }
 
   const format_spec& format_;
+  int shift_;  ///< from groups to blocks
   grid_table table_[4];
   alignas(64) std::uint32_t wide_[256], narrow_[256];  ///< of each column: which bit is its exponent
 };
 
-/// dequantize_rows of such a format.
-inline void dequantize_extended(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
+/// dequantize_rows of a format with several grids or one-bit exponents.
+inline void dequantize_selected(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   alignas(64) float effective[stretch / group], values[stretch];
@@ -109,15 +154,11 @@ inline void dequantize_extended(const quantized_source& q, const sink& out, std:
   const extended_decoder decode(q.format);
   for (std::size_t i = first; i < last; ++i)
     for (std::size_t k = 0; k < q.cols; k += stretch) {
-      const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch, blocks = (live + length - 1) / length;
-      extended_scales(q, i, k / length, blocks, bits, effective);
+      const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch;
+      extended_scales(q, i, k / length, (live + length - 1) / length, bits, effective);
       const bool direct = out.kind == dtype::f32 && out.col_stride == 1 && live % group == 0;
       float* const to = direct ? static_cast<float*>(out.data) + out.offset(i, k) : values;
-      for (std::size_t b = 0; b < blocks; ++b) {
-        const std::size_t left = live - b * length, here = left < length ? left : length;
-        decode(q.codes + q.code_index(i, k + b * length), bits[b], effective[b], (here + group - 1) / group,
-               to + b * length);
-      }
+      decode(q.codes + q.code_index(i, k), bits, effective, (live + group - 1) / group, to);
       if (!direct) store_values(out, i, k, live, values);
     }
 }

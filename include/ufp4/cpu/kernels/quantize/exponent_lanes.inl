@@ -31,7 +31,7 @@ class exponent_trial {
   static error_of* function_of(const rounding_plan& rounding, bool divides) {
     using kind = rounding_plan::kind;
     if (rounding.what == kind::uniform) return function_of<looked_up_value<uniform_rounder>>(divides);
-    if (rounding.nearby == near_kind::two_bit_mantissa) return function_of<two_bit_mantissa_value>(divides);
+    if (rounding.nearby == near_kind::two_bit_mantissa) return function_of<minifloat_value>(divides);
     if constexpr (cheap_lookup)
       if (rounding.what == kind::halves) return function_of<looked_up_value<halves_rounder>>(divides);
     return nullptr;
