@@ -331,7 +331,7 @@ TEST_CASE("a search gives the scalar kernel's scales where errors are equal, zer
   for (const format_spec& format : formats()) {
     const auto length = static_cast<std::size_t>(format.block.cols),
                height = static_cast<std::size_t>(format.block.rows);
-    const std::size_t cols = 40 * length;
+    const std::size_t cols = (height == 1 ? 40 : 16) * length;
     const std::vector<float> levels = levels_of(format);
     std::vector<float> x(height * cols);
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -389,10 +389,8 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
         for (const scale_rule_spec& rule : {scale_rule_spec{}, mse_search{}.spec(), percentile{700}.spec()}) {
           block_coder<rounding_spec> coder{format, rule, {}, {}};
           coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, global_amax);
-          for (const bool counts : {true, false}) {
-            job.counts = counts;
-            check_every_tier(r, job, coder);
-          }
+          job.counts = r.random_word();
+          check_every_tier(r, job, coder);
         }
       }
   }
@@ -490,7 +488,7 @@ void copy_shard(const Span& from, std::size_t rows, std::size_t width, std::vect
 
 }  // namespace
 
-TEST_CASE("one seed gives one fixed hash of the bytes on every tier, with one thread and with many", "[cpu]") {
+TEST_CASE("one seed gives one fixed hash of the bytes on every tier, with one thread and with many", "[cpu][hash]") {
   constexpr std::uint64_t pinned = 0x6b1b68fcf20d188a;  // of the scalar kernels, when this was written
   const std::vector<float> x = hashed_values();
   support::on_every_context([&](const cpu::context& ctx) {
