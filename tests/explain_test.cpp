@@ -161,12 +161,15 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
     using squares = block_format<fp4<E2M1>, e4m3, square(16), float>;
     CHECK(cpu::explain<squares>(ctx, x, mse_search{}).kernel == "quantize_" + best);
     CHECK(cpu::explain<tetrajet2>(ctx, x, mae_search{}).kernel == "quantize_" + best);
-    CHECK(cpu::explain<if4>(ctx, x, mse_search{}).kernel == std::string("quantize_scalar"));
+    for (const format_spec& format : {spec_of<if4>, spec_of<razer>, spec_of<hif4>})
+      CHECK(cpu::explain(ctx, format, x, mse_search{}).kernel == "quantize_" + best);
+    using irregular = block_format<nf4, e6m2, grouped(32, 16)>;
+    CHECK(cpu::explain<irregular>(ctx, x, mse_search{}).kernel == std::string("quantize_scalar"));
     CHECK(cpu::explain<compat::ggml_mxfp4>(ctx, x).kernel == std::string("quantize_scalar"));
     CHECK(cpu::explain(ctx, x, x, hadamard<64>{}).kernel == "hadamard_" + best);
     CHECK(std::string(cpu::explain(ctx, q, x).kernel).rfind("dequantize_" + best, 0) == 0);
     if (tier != cpu::isa::scalar) {
-      CHECK(cpu::explain<if4>(ctx, x, mse_search{}).note ==
+      CHECK(cpu::explain<irregular>(ctx, x, mse_search{}).note ==
             "no " + std::string(cpu::name(tier)) + " kernel takes this call");
     }
   }

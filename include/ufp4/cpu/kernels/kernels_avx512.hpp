@@ -116,6 +116,8 @@ UFP4_LANE void load_transposed_pairs(const std::uint16_t* p, std::size_t step, u
 UFP4_BINARY("v", f32, magnitude_at_most, f32, f32, "vrangeps $10, %2, %1, %0")
 /// The larger.
 UFP4_BINARY("v", f32, magnitude_at_least, f32, f32, "vrangeps $11, %2, %1, %0")
+/// The larger, with the sign of t.
+UFP4_BINARY("v", f32, signed_at_least, f32, f32, "vrangeps $3, %2, %1, %0")
 /// In each lane; from memory, since a register that a compiler sets from a general one costs as much as a shuffle.
 template <std::uint32_t value>
 UFP4_LANE u32 constant() {
@@ -137,10 +139,29 @@ UFP4_LANE u32 add_code(u32 word, int j, u32 index, f32 t) {
   index = select(constant<sign>(), index, as_bits(t));
   return j == 0 ? index : select(constant<(std::uint32_t{7} << bit) | sign>(), word >> 4 | word << 28, index);
 }
+/// The same where `index` has the sign in its highest bit.
+template <int bit>
+UFP4_LANE u32 add_signed_code(u32 word, int j, u32 index) {
+  constexpr std::uint32_t sign = 0x80000000;
+  return j == 0 ? index : select(constant<(std::uint32_t{7} << bit) | sign>(), word >> 4 | word << 28, index);
+}
 template <int bit>
 UFP4_LANE u32 finish_codes(u32 word) {
   constexpr int down = (bit + 4) % 32;  // index 0 is at `bit` after a rotation by 28
   return select(constant<0x88888888>(), word >> down | word << (32 - down), word);
+}
+
+/// In the lanes where u < width: d becomes a - b, and the highest bit of code j of the word `marks` is set.
+template <bool marks_too>
+UFP4_LANE void take_difference(std::size_t j, u32 u, u32 width, f32 a, f32 b, f32& d, u32& marks) {
+  static constexpr std::uint32_t bit[8] = {0x8, 0x80, 0x800, 0x8000, 0x80000, 0x800000, 0x8000000, 0x80000000};
+  if constexpr (marks_too)
+    asm("vpcmpltud %3, %2, %%k1\n\tvsubps %5, %4, %0%{%%k1%}\n\tvpord %6%{1to16%}, %1, %1%{%%k1%}"
+        : "+v"(d), "+v"(marks)
+        : "v"(u), "v"(width), "v"(a), "v"(b), "m"(bit[j])
+        : "k1");
+  else
+    asm("vpcmpltud %2, %1, %%k1\n\tvsubps %4, %3, %0%{%%k1%}" : "+v"(d) : "v"(u), "v"(width), "v"(a), "v"(b) : "k1");
 }
 
 // ---- For ordered_lanes.inl.

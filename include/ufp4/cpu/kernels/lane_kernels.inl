@@ -25,6 +25,11 @@ using transform_kernel::read_row;
 
 #include <ufp4/cpu/kernels/quantize/value_scale_lanes.inl>
 
+#include <ufp4/cpu/kernels/quantize/trial_lanes.inl>
+
+#include <ufp4/cpu/kernels/quantize/exponent_lanes.inl>
+#include <ufp4/cpu/kernels/quantize/lane_grids.inl>
+
 #include <ufp4/cpu/kernels/quantize/extended_lanes.inl>
 
 #include <ufp4/cpu/kernels/quantize/ordered_chunk.inl>

@@ -32,9 +32,25 @@ template <int bit>
 UFP4_LANE u32 add_code(u32 word, int, u32 index, f32 t) {
   return below_nibble((as_bits(t) & 0x80000000u) | index << (28 - bit), word);
 }
+/// The same where `index` has the sign in its highest bit.
+template <int bit>
+UFP4_LANE u32 add_signed_code(u32 word, int j, u32 index) {
+  return add_code<bit>(word, j, index, as_float(index));
+}
+/// The larger of |t| and a positive bound, with the sign of t.
+UFP4_LANE f32 signed_at_least(f32 t, f32 bound) {
+  return as_float(as_bits(magnitude_at_least(t, bound)) | (as_bits(t) & 0x80000000u));
+}
 template <int bit>
 UFP4_LANE u32 finish_codes(u32 word) {
   return word;
+}
+/// In the lanes where u < width: d becomes a - b, and the highest bit of code j of the word `marks` is set.
+template <bool marks_too>
+UFP4_LANE void take_difference(std::size_t j, u32 u, u32 width, f32 a, f32 b, f32& d, u32& marks) {
+  const u32 below = reinterpret_cast<u32>(u < width);
+  d = below != 0u ? a - b : d;
+  if constexpr (marks_too) marks |= below & static_cast<std::uint32_t>(std::uint64_t{8} << (4 * j));
 }
 
 /// t[i]: dword i, from byte `at` on, of each of `lanes` rows. No instruction crosses the 16 bytes of rows j to j + 3.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Blocks are lanes as in quantize_lanes.inl, whose steps these loops share. What is constant for a call there is a
-// number a lane here: the constants of the outer scale, the grid of the block. Codes and errors are computed for every
-// grid, and a mask selects those of the grid that the block has.
+// number a lane here: the constants of the outer scale, the grid of the block. Errors are computed for every grid, and
+// codes to nearest even with them; a mask selects those of the grid that the block has.
 
 /// Outer scales a lane: tensor_constants::decode and encode.
 struct outer_lanes {
@@ -56,6 +56,21 @@ class grid_scaler {
     return special;
   }
 
+  /// Those with these bits.
+  UFP4_LANE grid_scales under(scale_kind kind, u32 bits, const outer_lanes& outer) const {
+    if (kind == scale_kind::e8m0) {
+      const f32 scale = as_float(maximum(bits << 23, broadcast(std::uint32_t{0x00400000})));
+      return {bits, as_float(bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - bits) << 23),
+              effective(scale, outer)};
+    }
+    const f32 scale = decode_scale_bits<true>(kind, bits);
+    grid_scales s{bits, scale, effective(scale, outer)};
+    if (coder_->format.two_level())
+      s.factor =
+          scale == 0.0f ? f32{} : at_most(1.0f / rounded(scale * outer.decode), broadcast(ufp4::detail::max_finite));
+    return s;
+  }
+
   /// Whether blocks have the same scales for another grid of the format: the largest magnitudes are equal.
   bool has_scales_of(const grid_scaler& other) const { return grid_.qmax == other.grid_.qmax; }
   /// The same from the scales for such a grid.
@@ -75,9 +90,7 @@ class grid_scaler {
   }
   /// Both return what is a normal number unless the block is special, as the factor is.
   u32 power_of_two(u32 amax, grid_scales& s) const {
-    s.bits = power_of_two_scales(grid_, coder_->rule.what, amax);
-    s.factor = as_float(s.bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - s.bits) << 23);
-    s.effective = as_float(maximum(s.bits << 23, broadcast(std::uint32_t{0x00400000}))) * factor_;
+    s = under(scale_kind::e8m0, power_of_two_scales(grid_, coder_->rule.what, amax), outer_lanes{});
     return amax;
   }
   UFP4_LANE u32 rounded_scale(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
@@ -119,131 +132,6 @@ class grid_scaler {
   std::uint32_t zero_bits_ = 0;  ///< of the scale of a zero block
 };
 
-/// How the values of blocks are compared with those of a grid.
-struct grid_trial {
-  f32 factor, rescale, effective;
-  search_error what;
-
-  template <bool divides, bool rescales>
-  UFP4_LANE f32 scaled(f32 x) const {
-    const f32 t = scaled_by<divides>(x, factor);
-    return rescales ? rounded(t * rescale) : t;
-  }
-  template <std::size_t n>
-  UFP4_LANE f32 add_errors(f32 err, const f32 (&d)[n]) const {
-    if (what == search_error::squared) {
-#pragma GCC unroll 8
-      for (std::size_t j = 0; j < n; ++j) err = fma(d[j], d[j], err);
-      return err;
-    }
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < n; ++j) {
-      const f32 m = magnitude(d[j]);
-      err = what == search_error::absolute ? err + m : m > err ? m : err;
-    }
-    return err;
-  }
-};
-
-/// The errors of blocks of `length` vectors under a trial, and their codes to nearest even.
-using trial_codes = f32(const error_plan&, const grid_trial&, const float* x, std::size_t length, u32* words);
-
-/// For symmetric grids.
-template <class Rounder, bool divides, bool rescales>
-f32 code_trial(const error_plan& p, const grid_trial& trial, const float* x, std::size_t length, u32* words) {
-  const Rounder rounder(p.rounding);
-  const table16 value = load_table(p.value);
-  f32 err{};
-  for (std::size_t k = 0; k < length; k += 8, x += 8 * lanes) {
-    u32 word{};
-    f32 d[8];
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < 8; ++j) {
-      const f32 v = load(x + j * lanes), t = trial.scaled<divides, rescales>(v);
-      const u32 index = rounder(t, u32{});
-      word = add_code<Rounder::bit>(word, static_cast<int>(j), index, t);
-      d[j] = magnitude(v) - rounded(lookup(value, index >> Rounder::bit) * trial.effective);
-    }
-    err = trial.add_errors(err, d);
-    words[k / 8] = finish_codes<Rounder::bit>(word);
-  }
-  return err;
-}
-
-/// For any grid, four elements at a time.
-template <bool divides, bool rescales>
-f32 code_trial_by_cuts(const error_plan& p, const grid_trial& trial, const float* x, std::size_t length, u32* words) {
-  const cuts_rounder rounder{p.rounding};
-  const table16 value = load_table(p.value);
-  f32 err{};
-  for (std::size_t k = 0; k < length; k += 4, x += 4 * lanes) {
-    f32 v[4], t[4];
-    u32 index[4] = {}, word = k % 8 == 0 ? u32{} : words[k / 8];
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) {
-      v[j] = load(x + j * lanes);
-      t[j] = trial.scaled<divides, rescales>(v[j]);
-      word |= rounder.sign(t[j]) << static_cast<std::uint32_t>(4 * (k % 8 + j));
-      t[j] = rounder.value(t[j]);
-    }
-    rounder.ranks(t, index);
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) {
-      word |= index[j] << static_cast<std::uint32_t>(4 * (k % 8 + j));
-      v[j] = as_float(as_bits(v[j]) & p.value_mask) - rounded(lookup(value, index[j]) * trial.effective);
-    }
-    err = trial.add_errors(err, v);
-    words[k / 8] = word;
-  }
-  return err;
-}
-
-/// The functions of a grid; in_range: where no scaled magnitude reaches the end of qmax's binade.
-struct trial_functions {
-  trial_codes *any = nullptr, *in_range = nullptr;
-};
-template <bool divides, bool rescales>
-trial_functions trial_functions_of(rounding_plan::kind rounding) {
-  using kind = rounding_plan::kind;
-  constexpr auto of = []<class Rounder>(const Rounder*) { return &code_trial<Rounder, divides, rescales>; };
-  constexpr const uniform_rounder* uniform = nullptr;
-  if (rounding == kind::uniform) return {of(uniform), of(uniform)};
-  if constexpr (cheap_lookup) {
-    constexpr const halves_rounder* halves = nullptr;
-    constexpr const halves_in_range_rounder* in_range = nullptr;
-    if (rounding == kind::halves) return {of(halves), of(in_range)};
-  } else {
-    constexpr const two_bit_mantissa_rounder* two_bit = nullptr;
-    if (rounding == kind::two_bit_mantissa) return {of(two_bit), of(two_bit)};
-  }
-  return {&code_trial_by_cuts<divides, rescales>, &code_trial_by_cuts<divides, rescales>};
-}
-inline trial_functions trial_functions_of(rounding_plan::kind rounding, bool divides, bool rescales) {
-  if (divides) return rescales ? trial_functions_of<true, true>(rounding) : trial_functions_of<true, false>(rounding);
-  return rescales ? trial_functions_of<false, true>(rounding) : trial_functions_of<false, false>(rounding);
-}
-
-/// Chooses the one-bit exponents of blocks of scaled values, and divides them by their powers of two: take_exponents.
-inline u32 take_exponents(const format_spec& f, float* t) {
-  const int levels = ufp4::detail::exponent_levels(f.block), top = ufp4::detail::floor_log2(f.grid.qmax);
-  u32 bits{};
-  for (int level = 0, at = 8; level < levels; at += f.block.cols / f.block.group[level], ++level) {
-    const auto size = static_cast<std::size_t>(f.block.group[level]),
-               groups = static_cast<std::size_t>(f.block.cols) / size;
-    const f32 least = broadcast(ufp4::detail::exp2i(top + levels - level));
-    for (std::size_t g = 0; g < groups; ++g) {
-      float* const group = t + g * size * lanes;
-      f32 amax{};
-      for (std::size_t k = 0; k < size; ++k) amax = at_least(magnitude(load(group + k * lanes)), amax);
-      const u32 large = reinterpret_cast<u32>(amax >= least);
-      const f32 power = large != 0u ? broadcast(0.5f) : broadcast(1.0f);
-      for (std::size_t k = 0; k < size; ++k) store(group + k * lanes, load(group + k * lanes) * power);
-      bits |= large & broadcast(std::uint32_t{1} << (static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(g)));
-    }
-  }
-  return bits;
-}
-
 /// A number for each outer scale of a row, and for those that the last tile has beyond them.
 struct outer_numbers {
   std::size_t size;
@@ -280,22 +168,33 @@ class extended_quantizer {
                      : covered_ < lanes * run_                                       ? covered_ / run_
                                                                                      : lanes),
         random_bits_(coder.rounding.random_bits),
-        outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32) {
+        outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32),
+        is_pair_(remapped_pair::is(job.format)),
+        exponents_(job.format) {
     transform_.ahead = read_ahead_of(job.x);
+    if (is_pair_) pair_ = remapped_pair(job.format);
     for (int g = 0; g <= job.format.choice.count; ++g) {
-      format_spec one = job.format;
-      one.grid = ufp4::detail::nth_grid(job.format, g);
+      const grid4& grid = ufp4::detail::nth_grid(job.format, g);
       grid_codes& codes = grids_[g];
-      codes.error = plan_errors(one.grid, false);
-      codes.plan = trials_code_ ? codes.error.rounding : make_plan(one.grid, coder.rounding.what, cheap_lookup);
+      codes.error = plan_errors(grid, false);
+      codes.plan = trials_code_ ? codes.error.rounding : make_plan(grid, coder.rounding.what, cheap_lookup);
       codes.code = code_of(codes.plan.what);
-      codes.trial = trial_functions_of(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
-      codes.end = end_of_binade(one.grid.qmax) * factor_of(job.format, g) * 0.999f;
+      codes.trial =
+          (trials_code_ ? trial_functions_of<true> : trial_functions_of<false>)(codes.error.rounding.what, divides_,
+                                                                                factor_of(job.format, g) != 1.0f);
+      regular_ = regular_ && regular_grids::have(codes.plan);
+      codes.search = trial_functions_of<false>(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
+      codes.end = end_of_binade(grid.qmax) * factor_of(job.format, g) * 0.999f;
       codes.scales = grid_scaler(plain_, g);
     }
+    if (trials_code_ && !divides_ && job.format.choice.count == 1)
+      two_ = two_products_of(grids_[0].plan, grids_[1].plan,
+                             !coder.rule.searches && grids_[1].scales.has_scales_of(grids_[0].scales));
+    if (job.format.block.group[0] != 0)
+      error_with_exponents_ = exponent_trial::function_of(grids_[0].error.rounding, divides_);
   }
 
-  /// For a rule that reads the values of blocks, in formats that has_values_rules accepts.
+  /// For a rule that reads the values of blocks, that takes_values_rule accepts.
   void choose_by(value_scales& from_values) { from_values_ = &from_values; }
 
   void strips(std::size_t first, std::size_t last) {
@@ -324,7 +223,7 @@ class extended_quantizer {
     rounding_plan plan{};
     code_blocks* code = nullptr;
     error_plan error{};
-    trial_functions trial{};
+    trial_functions trial{}, search{};  ///< for choosing a grid and a scale
     float end = 0;  ///< trial.in_range takes smaller magnitudes; three digits below the bound, which roundings move
     grid_scaler scales{};
   };
@@ -349,10 +248,11 @@ class extended_quantizer {
 
   /// 0 counts as one.
   static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
-  /// Bands of a tile: four, or one run of 256 elements a lane; or a number of bands that is whole segments, if they fit
-  /// in a tile, so that it is read once.
+  /// Bands of a tile: four of short runs; one of long runs, whose cache lines are read out of order, so that a larger
+  /// tile would not be prefetched in time; or a number of bands that is whole segments, if they fit in a tile, so that
+  /// it is read once.
   static std::size_t bands_for(const quantize_job& job) {
-    const std::size_t run = job.run(), usual = run < max_transform / 4 ? 4 : max_transform / run;
+    const std::size_t run = job.run(), usual = run < 64 ? 4 : 1;
     if (is_power_of_two(job.format.outer.segment)) return usual;
     const std::size_t band = lanes * run, segment = static_cast<std::size_t>(job.format.outer.segment);
     const std::size_t whole = ufp4::detail::common_columns(band, segment) / band;
@@ -461,7 +361,7 @@ class extended_quantizer {
       const scale_kind kind = is_e4m3 ? scale_kind::e4m3 : job_.format.scale;
       const std::uint32_t first = grids_[0].scales(kind, amax_[b], outer, scales_[0][b]);
       special_[b] = first;
-      for (int g = 1; g <= job_.format.choice.count; ++g) {
+      for (int g = 1; !is_pair_ && g <= job_.format.choice.count; ++g) {
         const grid_scaler& scales = grids_[g].scales;
         if (scales.has_scales_of(grids_[0].scales))
           scales.from(scales_[0][b], kind, amax_[b], first, outer, scales_[g][b]);
@@ -472,6 +372,7 @@ class extended_quantizer {
   }
   /// The same by a rule that reads values.
   void choose_scales_by_values(std::size_t k, std::size_t blocks) {
+    if (job_.format.choice.count != 0 || job_.format.block.group[0] != 0) return choose_scales_of_grids(k, blocks);
     for (std::size_t b = 0; b < blocks; ++b) {
       const lane_values v = from_values_->take(tile_.x + b * block_ * lanes, block_);
       const outer_lanes outer = outers_of(k, b);
@@ -486,6 +387,59 @@ class extended_quantizer {
       special_[b] = lane_bits(empty | nonfinite(b) | reinterpret_cast<u32>(s.factor == 0.0f));
     }
   }
+  /// The same for several grids or one-bit exponents.
+  void choose_scales_of_grids(std::size_t k, std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const float* const x = tile_.x + b * block_ * lanes;
+      const outer_lanes outer = outers_of(k, b);
+      const u32 from = from_values_->argument({x, block_}, amax_[b]);
+      special_[b] = 0;
+      for (int g = 0; g <= job_.format.choice.count; ++g)
+        special_[b] |= grids_[g].scales(job_.format.scale, from, outer, scales_[g][b]);
+      if (coder_.rule.searches) search_scales(x, b, outer);
+    }
+  }
+  /// Of the scales of a search around scales_, those with the smallest errors, of equal ones the first.
+  void search_scales(const float* x, std::size_t b, const outer_lanes& outer) {
+    const scale_kind kind = job_.format.scale;
+    const ufp4::search_window window = ufp4::detail::window_of(kind, coder_.rule.window);
+    least_error_scale best[4];
+    if (error_with_exponents_ != nullptr) exponents_.take(x);
+    for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j)
+      for (int g = 0; g <= job_.format.choice.count; ++g) {
+        u32 exists;
+        const u32 bits = candidate_scales(kind, scales_[g][b].bits, j, exists);
+        const grid_scales s = grids_[g].scales.under(kind, bits, outer);
+        if (!is_pair_) {
+          best[g].compare(exists, bits, error_under(x, b, g, s));
+          continue;
+        }
+        remapped_pair::trial both;
+        try_pair(x, b, s, coder_.rule.error, false, both);
+        best[0].compare(exists, bits, both.error[0]);
+        best[1].compare(exists, bits, both.error[1]);
+        break;
+      }
+    const u32 keeps = nonfinite(b) | reinterpret_cast<u32>(amax_[b] == 0u);  // these have scales
+    u32 special = keeps;
+    for (int g = 0; g <= job_.format.choice.count; ++g) {
+      grid_scales& s = scales_[g][b];
+      const grid_scales found = grids_[g].scales.under(kind, best[g].bits, outer);
+      s.bits = keeps != 0u ? s.bits : found.bits;
+      s.factor = keeps != 0u ? s.factor : found.factor;
+      s.effective = keeps != 0u ? s.effective : found.effective;
+      special |= reinterpret_cast<u32>(s.factor == 0.0f);
+    }
+    special_[b] = lane_bits(special);
+  }
+  /// The errors of a block under a scale of a search.
+  f32 error_under(const float* x, std::size_t b, int g, const grid_scales& s) const {
+    const grid_codes& grid = grids_[g];
+    const grid_trial by{divisor(s.factor), grid.scales.rescale(), s.effective, coder_.rule.error};
+    if (error_with_exponents_ != nullptr) return error_with_exponents_(exponents_, grid.error, by);
+    return (reaches(b, s.factor, grid.end) ? grid.search.any : grid.search.in_range)(grid.error, by, x, block_,
+                                                                                     nullptr);
+  }
   void code_tile(std::size_t row, std::size_t k, std::size_t blocks) {
     if (from_values_ != nullptr)
       choose_scales_by_values(k, blocks);
@@ -497,7 +451,9 @@ class extended_quantizer {
       if (is_stochastic_)
         random_bits_.place((job_.first_row + row) * job_.whole_padded_cols + job_.first_col + column_of(k, b), run_);
       const float* const x = tile_.x + b * block_ * lanes;
-      if (job_.format.choice.count != 0)
+      if (is_pair_)
+        choose_of_pair(x, b);
+      else if (job_.format.choice.count != 0)
         choose_grid(x, b);
       else
         code_block(x, b);
@@ -532,7 +488,7 @@ class extended_quantizer {
     grid.code(grid.plan, {x, block_, 1, &scale, &random_bits_, nullptr}, words_of(b));
     if (!job_.counts) return;
     scale_values(x, {scale.factor, broadcast(1.0f), f32{}, search_error::squared}, false);
-    count_saturated(grid.plan.qmax, ~zero);
+    count_saturated(broadcast(grid.plan.qmax), ~zero);
   }
   /// The scaled values of a block, to t_.
   void scale_values(const float* x, const grid_trial& by, bool divides) {
@@ -542,7 +498,7 @@ class extended_quantizer {
       store(t_ + j, by.scaled<false, true>(load(x + j)));
   }
   /// Counts the scaled values of the lanes of `which` that are beyond qmax.
-  void count_saturated(float qmax, u32 which) {
+  void count_saturated(f32 qmax, u32 which) {
     u32 counts{};
     for (std::size_t j = 0; j < block_ * lanes; j += lanes)
       counts -= reinterpret_cast<u32>(magnitude(load(t_ + j)) > qmax) & which;
@@ -552,6 +508,9 @@ class extended_quantizer {
   /// A block that chooses among grids: errors and codes under all of them, and of these those of the smallest error.
   void choose_grid(const float* x, std::size_t b) {
     u32 words[most_words];
+    if (two_ != nullptr && !reaches(b, scales_[0][b].factor, grids_[0].end) &&
+        !reaches(b, scales_[1][b].factor, grids_[1].end))
+      return choose_of_two(x, b);
     f32 least = try_grid(x, b, 0, words_of(b));
     u32 number{}, bits = scales_[0][b].bits;
     grid_trial chosen{scales_[0][b].factor, f32{}, f32{}, coder_.rule.grids};
@@ -562,8 +521,52 @@ class extended_quantizer {
       number = better != 0u ? broadcast(static_cast<std::uint32_t>(g)) : number;
       bits = better != 0u ? scales_[g][b].bits : bits;
       chosen.factor = better != 0u ? scales_[g][b].factor : chosen.factor;
-      for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
+      for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
+        words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
     }
+    finish_choice(x, b, number, bits, chosen);
+  }
+  /// The same of two grids at once.
+  void choose_of_two(const float* x, std::size_t b) {
+    const grid_scales &first = scales_[0][b], &other = scales_[1][b];
+    const search_error what = coder_.rule.grids;
+    const two_trials trials{{&grids_[0].error, &grids_[1].error},
+                            {{first.factor, broadcast(1.0f), first.effective, what},
+                             {other.factor, grids_[1].scales.rescale(), other.effective, what}}};
+    const u32 second = two_(trials, x, block_, words_of(b));
+    grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, what};
+    finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
+  }
+  /// The same of a pair.
+  void choose_of_pair(const float* x, std::size_t b) {
+    if (coder_.rule.searches) return choose_of_searched_pair(x, b);
+    const grid_scales& s = scales_[0][b];  // those of both grids
+    remapped_pair::trial trial;
+    try_pair(x, b, s, coder_.rule.grids, trials_code_, trial);
+    const u32 second = reinterpret_cast<u32>(trial.error[1] < trial.error[0]);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words_of(b)[w] = pair_.codes_of(trial, w, second);
+    grid_trial chosen{s.factor, f32{}, f32{}, coder_.rule.grids};
+    finish_choice(x, b, second & 1u, s.bits, chosen);
+  }
+  /// The same where each grid has scales of its own.
+  void choose_of_searched_pair(const float* x, std::size_t b) {
+    const grid_scales &first = scales_[0][b], &other = scales_[1][b];
+    remapped_pair::trial trials[2];
+    try_pair(x, b, first, coder_.rule.grids, trials_code_, trials[0]);
+    try_pair(x, b, other, coder_.rule.grids, trials_code_, trials[1]);
+    const u32 second = reinterpret_cast<u32>(trials[1].error[1] < trials[0].error[0]);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
+      words_of(b)[w] = second != 0u ? pair_.codes_of(trials[1], w, second) : pair_.codes_of(trials[0], w, second);
+    grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, coder_.rule.grids};
+    finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
+  }
+  void try_pair(const float* x, std::size_t b, const grid_scales& s, search_error what, bool codes,
+                remapped_pair::trial& out) const {
+    const grid_trial by{divisor(s.factor), broadcast(1.0f), s.effective, what};
+    remapped_pair::trial_of(divides_, !reaches(b, s.factor, pair_.end()), codes)(pair_, by, x, block_, out);
+  }
+  /// What is left to do for a block whose grids have these numbers, under scales with these bits.
+  void finish_choice(const float* x, std::size_t b, u32 number, u32 bits, grid_trial& chosen) {
     if (special_[b] != 0) number = nonfinite(b) != 0u ? u32{} : number;
     const u32 zero = finish(b, bits, chosen.factor);
     bits_[b] |= number << static_cast<std::uint32_t>(ufp4::detail::grid_shift(job_.format));
@@ -571,29 +574,32 @@ class extended_quantizer {
     chosen.factor = zero != 0u ? broadcast(1.0f) : chosen.factor;
     code_chosen(x, b, number, zero, chosen);
   }
+  /// What a block is divided by, or its factor: a scale of 0 that divides gives the codes of 0, as an infinite one.
+  f32 divisor(f32 factor) const {
+    if (!divides_) return factor;
+    return factor == 0.0f ? broadcast(infinity) : factor;
+  }
+  /// Whether a scaled magnitude of a block reaches a number.
+  bool reaches(std::size_t b, f32 factor, float end) const {
+    const f32 amax = as_float(amax_[b]), scaled = divides_ ? amax / factor : amax * factor;
+    return lane_bits(reinterpret_cast<u32>(scaled >= end)) != 0;
+  }
   /// The errors of a block under a grid, and its codes to nearest even.
   f32 try_grid(const float* x, std::size_t b, int g, u32* words) const {
     const grid_codes& grid = grids_[g];
     const grid_scales& s = scales_[g][b];
-    grid_trial trial{s.factor, grid.scales.rescale(), s.effective, coder_.rule.grids};
-    if (divides_ && special_[b] != 0) trial.factor = s.factor == 0.0f ? broadcast(infinity) : s.factor;
-    const u32 beyond = reinterpret_cast<u32>(scale_amax(b, s.factor) >= grid.end);
-    const auto code = lane_bits(beyond) == 0 ? grid.trial.in_range : grid.trial.any;
+    const grid_trial trial{divisor(s.factor), grid.scales.rescale(), s.effective, coder_.rule.grids};
+    const auto code = reaches(b, s.factor, grid.end) ? grid.trial.any : grid.trial.in_range;
     const f32 err = code(grid.error, trial, x, block_, words);
-    if (grid.error.rounding.maps) map_words(grid.error.rounding, words);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words[w] = codes_of(grid.error.rounding, words[w]);
     return err;
-  }
-  f32 scale_amax(std::size_t b, f32 factor) const {
-    return divides_ ? as_float(amax_[b]) / factor : as_float(amax_[b]) * factor;
-  }
-  void map_words(const rounding_plan& p, u32* words) const {
-    const u8 map = load_nibble_map(p.code);
-    for (std::size_t w = 0; w < block_ / 8; ++w) words[w] = map_nibbles(map, words[w]);
   }
   /// What the trials have not done: roundings but to nearest even, blocks of zeros, counts.
   void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by) {
     u32 words[most_words], drawn[most_words][4];
     if (is_stochastic_) random_bits_.draw(block_ / 8, drawn);
+    if (is_stochastic_ && is_pair_) return code_by_pair(x, b, number, zero, by, drawn);
+    if (regular_) return code_by_regular_grids(x, b, number, zero, by, drawn);
     for (int g = 0; g <= job_.format.choice.count; ++g) {
       const grid_codes& grid = grids_[g];
       const u32 where = reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g));
@@ -603,8 +609,44 @@ class extended_quantizer {
       const lane_scales scale{scaled ? broadcast(1.0f) : by.factor, zero};
       grid.code(grid.plan, {scaled ? t_ : x, block_, 1, &scale, &random_bits_, nullptr, false, drawn}, words);
       for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = where != 0u ? words[w] : words_of(b)[w];
-      if (job_.counts) count_saturated(grid.plan.qmax, where & ~zero);
+      if (job_.counts) count_saturated(broadcast(grid.plan.qmax), where & ~zero);
     }
+  }
+
+  /// The same for stochastic rounding to regular grids, all at once.
+  void code_by_regular_grids(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by,
+                             const u32 (*drawn)[4]) {
+    u32 words[most_words];
+    regular_grids grids(grids_[0].plan, grids_[0].scales.rescale());
+    const auto where = [&](int g) { return reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g)); };
+    for (int g = 1; g <= job_.format.choice.count; ++g)
+      grids.change(where(g), {grids_[g].plan, grids_[g].scales.rescale()});
+    if (divides_)
+      grids.code<true>(x, block_, by.factor, drawn, words);
+    else
+      grids.code<false>(x, block_, by.factor, drawn, words);
+    for (int g = 0; g <= job_.format.choice.count; ++g)
+      for (std::size_t w = 0; w < block_ / 8; ++w)
+        words_of(b)[w] = where(g) != 0u ? mapped(grids_[g].plan, {by.factor, zero}, words[w]) : words_of(b)[w];
+    if (!job_.counts) return;
+    by.rescale = grids.rescale();
+    scale_values(x, by, divides_);
+    count_saturated(grids.qmax(), ~zero);
+  }
+
+  /// The same to the grids of a pair.
+  void code_by_pair(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by, const u32 (*drawn)[4]) {
+    const u32 second = reinterpret_cast<u32>(number == 1u);
+    if (divides_)
+      pair_.code<true>(x, block_, by.factor, second, drawn, words_of(b));
+    else
+      pair_.code<false>(x, block_, by.factor, second, drawn, words_of(b));
+    const u32 zeros = second != 0u ? broadcast(grids_[1].plan.zeros) : broadcast(grids_[0].plan.zeros);
+    for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = zero != 0u ? zeros : words_of(b)[w];
+    if (!job_.counts) return;
+    by.rescale = broadcast(1.0f);
+    scale_values(x, by, divides_);
+    count_saturated(broadcast(grids_[0].plan.qmax), ~zero);
   }
 
   /// Codes and scales of the tile to memory.
@@ -628,6 +670,7 @@ class extended_quantizer {
   quantize_report& report_;
   tile_transform transform_;
   bool divides_, is_stochastic_, trials_code_;  ///< trials_code_: the codes of a trial are those of the call
+  bool regular_ = true;                         ///< every grid is one of regular_grids, and the rounding stochastic
   std::size_t run_, block_, blocks_;            ///< elements of a run and of a block, blocks of a run
   std::size_t tile_width_;                      ///< elements that a tile takes at once
   ufp4::detail::scale_strip strip_;
@@ -639,6 +682,11 @@ class extended_quantizer {
   std::size_t first_outer_ = 0, numbered_at_ = static_cast<std::size_t>(-1);  ///< what number_blocks was called for
   alignas(64) std::uint32_t numbered_[most_blocks * lanes];  ///< of each lane of a block, from first_outer_ on
   grid_codes grids_[4];
+  code_two_trials* two_ = nullptr;  ///< where both grids are tried at once
+  bool is_pair_;                    ///< the grids are those of pair_
+  remapped_pair pair_{};
+  exponent_trial exponents_;
+  exponent_trial::error_of* error_with_exponents_ = nullptr;  ///< if there are such exponents
   u32 amax_[most_blocks], bits_[most_blocks];
   grid_scales scales_[4][most_blocks];
   std::uint32_t special_[most_blocks];  ///< which lanes have a special scale of any grid
@@ -647,13 +695,17 @@ class extended_quantizer {
   alignas(64) float t_[max_transform * lanes];  ///< scaled values of a block
 };
 
-/// Whether extended_quantizer has code for rules that read the values of blocks of a format.
-inline bool has_values_rules(const format_spec& f) { return f.choice.count == 0 && f.block.group[0] == 0; }
+/// Whether extended_quantizer has code for a rule that reads the values of blocks.
+inline bool takes_values_rule(const format_spec& f, const ufp4::scale_rule_spec& rule) {
+  if (!rule.searches || f.block.group[0] == 0) return true;
+  return exponent_trial::function_of(make_plan(f.grid, rounding_spec::kind::nearest_even, cheap_lookup), false) !=
+         nullptr;
+}
 /// Whether it has code for a job whose format needs_portable.
 inline bool takes_extended(const quantize_job& job, const block_coder<rounding_spec>& c) {
-  const bool has_rule = has_values_rules(job.format) || !ufp4::detail::reads_values(c.rule);
-  bool suitable = job.format.block.rows == 1 && has_rule && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
-                  !job.format.is_wide();
+  bool suitable = job.format.block.rows == 1 && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
+                  !job.format.is_wide() &&
+                  (!ufp4::detail::reads_values(c.rule) || takes_values_rule(job.format, c.rule));
   for (int g = 0; suitable && g <= job.format.choice.count; ++g) {
     const grid4& grid = ufp4::detail::nth_grid(job.format, g);
     suitable = ufp4::detail::to_bits(grid.qmax) >= 0x00800000u &&

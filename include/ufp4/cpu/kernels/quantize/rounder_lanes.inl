@@ -55,6 +55,19 @@ struct halves_in_range_rounder : halves_rounder {
   UFP4_LANE explicit halves_in_range_rounder(const rounding_plan& p) : halves_rounder(p) {}
   UFP4_LANE u32 operator()(f32 t, u32) const { return index_at(magnitude_at_least(t, lowest)); }
 };
+/// The same with the sign of the value in the highest bit of the index, which the sum does not reach.
+struct signed_halves_rounder : halves_rounder {
+  UFP4_LANE explicit signed_halves_rounder(const rounding_plan& p) : halves_rounder(p) {}
+  UFP4_LANE u32 operator()(f32 t, u32) const { return index_at(signed_at_least(t, lowest)); }
+};
+/// Code j of a word.
+template <class Rounder>
+UFP4_LANE u32 add_index(u32 word, std::size_t j, u32 index, f32 t) {
+  if constexpr (std::is_same_v<Rounder, signed_halves_rounder>)
+    return add_signed_code<Rounder::bit>(word, static_cast<int>(j), index);
+  else
+    return add_code<Rounder::bit>(word, static_cast<int>(j), index, t);
+}
 inline float end_of_binade(float x) {
   return ufp4::detail::to_float((ufp4::detail::to_bits(x) & 0x7F800000u) + 0x00800000u);
 }

@@ -146,6 +146,17 @@ inline u32 percentile_lanes(const float* x, std::size_t length, int rank) {
   return least;
 }
 
+/// search_candidate: the scales j steps from others; `exists` where their codes do.
+inline u32 candidate_scales(scale_kind kind, u32 base, int j, u32& exists) {
+  exists = ~u32{};
+  if (ufp4::detail::has_float_steps(kind))
+    return encode_scale_bits(
+        kind, rounded(decode_scale_bits<true>(kind, base) * broadcast(1.0f + static_cast<float>(j) / 32.0f)));
+  const u32 code = base + static_cast<std::uint32_t>(j);  // below 0 it wraps beyond the largest code
+  exists = reinterpret_cast<u32>(code <= ufp4::detail::max_scale(kind));
+  return code;
+}
+
 /// A coder with the rule that a rule of values starts from, which computes a scale from a number: the amax or the
 /// percentile.
 inline block_coder<rounding_spec> without_values(block_coder<rounding_spec> c) {
@@ -158,6 +169,18 @@ inline block_coder<rounding_spec> without_values(block_coder<rounding_spec> c) {
 struct lane_values {
   const float* x;
   std::size_t length;
+};
+
+/// The scales with the smallest errors, of equal ones the first.
+struct least_error_scale {
+  u32 bits{}, found{};
+  f32 error{};
+  UFP4_LANE void compare(u32 where, u32 other, f32 err) {
+    const u32 better = where & (~found | reinterpret_cast<u32>(err < error));
+    bits = better != 0u ? other : bits;
+    error = better != 0u ? err : error;
+    found |= where;
+  }
 };
 
 /// Chooses scales from values, for one call of quantize_lanes.
@@ -234,29 +257,8 @@ class value_scales {
     const f32 factor = divides ? (t.factor == 0.0f ? broadcast(infinity) : t.factor) : t.factor;
     return error_.sum(error_, v.x, v.length, factor, t.effective);
   }
-  /// The scales with the smallest errors, of equal ones the first.
-  struct least_error_scale {
-    u32 bits{}, found{};
-    f32 error{};
-    UFP4_LANE void compare(u32 where, u32 other, f32 err) {
-      const u32 better = where & (~found | reinterpret_cast<u32>(err < error));
-      bits = better != 0u ? other : bits;
-      error = better != 0u ? err : error;
-      found |= where;
-    }
-  };
 
-  /// The candidate j steps from a scale; `exists` where its code does.
-  u32 candidate(u32 base, int j, u32& exists) const {
-    const scale_kind kind = plain_.format.scale;
-    exists = ~u32{};
-    if (ufp4::detail::has_float_steps(kind))
-      return encode_scale_bits(
-          kind, rounded(decode_scale_bits<true>(kind, base) * broadcast(1.0f + static_cast<float>(j) / 32.0f)));
-    const u32 code = base + static_cast<std::uint32_t>(j);  // below 0 it wraps beyond the largest code
-    exists = reinterpret_cast<u32>(code <= ufp4::detail::max_scale(kind));
-    return code;
-  }
+  u32 candidate(u32 base, int j, u32& exists) const { return candidate_scales(plain_.format.scale, base, j, exists); }
   trial search(const lane_values& v, u32 base, [[maybe_unused]] u32 amax) const {
     const ufp4::search_window window = ufp4::detail::window_of(plain_.format.scale, given_.window);
 #if defined(UFP4_ORDERED_LANES)
