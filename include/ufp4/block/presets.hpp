@@ -82,12 +82,12 @@ using presets =
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
 /// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because
-/// casts, GGUF and other projects' layouts reject them.
+/// GGUF and other projects' layouts reject them.
 using extended_presets =
     preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">,
                 preset_row<mixfp4, "mixfp4">, preset_row<razer, "razer">>;
-/// The presets whose elements take one byte. A list of their own, because GPUs, prepacking and GGUF have formats of 4
-/// bits only.
+/// The presets whose elements take one byte. A list of their own, because GPUs, casts, prepacking and GGUF have formats
+/// of 4 bits only.
 using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
 /// The presets of 8-bit and 6-bit floats. A list of their own: as extended_presets, and not prepacked.
 using reference_presets = preset_rows<preset_row<mxfp8_e4m3, "mxfp8_e4m3">, preset_row<mxfp8_e5m2, "mxfp8_e5m2">,
