@@ -58,7 +58,7 @@ class Program(unittest.TestCase):
         output = self.study("run", *out, "--grid", self.folder / "grid.json", "--train-lm", PROGRAM)
         self.assertIn("2 of 2 runs done", output)
         self.study("export", *out, *results)
-        got, damaged = records.read_results(self.folder / "results" / "runs.jsonl")
+        got, damaged = records.read_results(self.folder / "results" / "runs.jsonl.gz")
         self.assertEqual(damaged, [])
         self.assertEqual([r["recipe"] for r in got], RECIPES)
         for r in got:

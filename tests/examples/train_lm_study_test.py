@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # ufp4 - tests: the study's statistics on data with known effects, its runner under kill -9, and its report.
 # SPDX-License-Identifier: Apache-2.0
+import gzip
 import html.parser
 import json
 import math
@@ -802,7 +803,7 @@ class Runs(unittest.TestCase):
         self.assertIn("`ufp4` < `ufp4-rht-none`) | ✓ confirmed | 12 |", pages[0])
         self.assertEqual(pages[0], pages[2])
         self.assertEqual(len(table.read_runs(results / "second.csv.gz")), 36)
-        self.assertEqual(records.read_results(results / "runs.jsonl")[0], [])
+        self.assertEqual(records.read_results(results / "runs.jsonl.gz")[0], [])
 
     def test_the_report_is_rebuilt_from_the_exported_file_alone(self):
         self.study()
@@ -816,7 +817,7 @@ class Runs(unittest.TestCase):
             output, _ = process.communicate(timeout=200)
             self.assertEqual(process.returncode, 0, output)
         self.assertEqual((self.folder / "a.html").read_bytes(), (self.folder / "b.html").read_bytes())
-        self.assertLess((self.folder / "results" / "runs.jsonl").stat().st_size / 4, 4096)
+        self.assertLess((self.folder / "results" / "runs.jsonl.gz").stat().st_size / 4, 4096)
 
 
     def test_runs_of_the_folders_replace_those_of_the_results_file_and_power_does_not_change_that_file(self):
@@ -826,7 +827,7 @@ class Runs(unittest.TestCase):
         own = records.read_folders(self.out)[0]
         theirs = [{**r, "train_loss": 9.87654, "checkpoint_hash": "theirs"} for r in own]
         other_runs = [{**theirs[0], "model": "scale-48", "recipe": x, "key": f"scale-48.{x}.s1"} for x in grid.PILOT]
-        records.write_results(results / "runs.jsonl", theirs + other_runs)
+        records.write_results(results / "runs.jsonl.gz", theirs + other_runs)
         (results / "power.json").write_text("[]", encoding="utf-8")
         output, _ = self.command("power", "--no-run", *both).communicate(timeout=100)
         self.assertIn(f"written: {self.out / 'power.json'}", output)
@@ -841,7 +842,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(text.count("9.87654"), 2)  # the runs without a folder
         output, _ = self.command("export", *both).communicate(timeout=100)
         self.assertEqual(json.loads((results / "power.json").read_text(encoding="utf-8")), kept)
-        self.assertEqual(sum(r["train_loss"] == 9.87654 for r in records.read_results(results / "runs.jsonl")[0]), 8)
+        self.assertEqual(sum(r["train_loss"] == 9.87654 for r in records.read_results(results / "runs.jsonl.gz")[0]), 8)
 
 
 def branches(effects, noise, seeds=design.seeds_of_look(0), uses=("second",)):
@@ -975,7 +976,7 @@ class SecondDesign(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             made = pathlib.Path(folder) / "page.md"
             shutil.copy(shown, made)
-            first, _ = records.read_results(results / "runs.jsonl")
+            first, _ = records.read_results(results / "runs.jsonl.gz")
             rows = table.read_runs(results / "second.csv.gz"), table.read(results / "gradients.csv.gz")
             depth = table.read(results / "depth.csv.gz")
             page.update_blocks(made, second.sections(*rows, first, depth))
@@ -1125,12 +1126,20 @@ class Results(unittest.TestCase):
 
     def test_damaged_lines_are_skipped_with_a_message(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "runs.jsonl"
+            path = pathlib.Path(folder) / "runs.jsonl.gz"
             records.write_results(path, many(models=(("a", 1e10),))[:3])
-            text = path.read_text(encoding="utf-8").splitlines()
-            path.write_text("\n".join([text[0], "{", text[1][:50], "[]", text[2]]), encoding="utf-8")
+            text = gzip.decompress(path.read_bytes()).decode().splitlines()
+            path.write_bytes(gzip.compress("\n".join([text[0], "{", text[1][:50], "[]", text[2]]).encode()))
             got, messages = records.read_results(path)
             self.assertEqual((len(got), len(messages)), (2, 3))
+
+    def test_a_damaged_file_of_runs_is_one_message(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "runs.jsonl.gz"
+            for data in (b"no archive", gzip.compress(b"{}")[:-9]):
+                path.write_bytes(data)
+                got, messages = records.read_results(path)
+                self.assertEqual((got, len(messages)), ([], 1), data)
 
 
 if __name__ == "__main__":

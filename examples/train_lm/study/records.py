@@ -1,17 +1,19 @@
 # ufp4 - compact records of run folders, and the file of all runs.
 # SPDX-License-Identifier: Apache-2.0
-"""A record has the data of one complete run that the report needs, about two kilobytes. results/runs.jsonl has one
-record per line, sorted by key, so that the files of two branches merge line by line.
+"""A record has the data of one complete run that the report needs, about two kilobytes. results/runs.jsonl.gz has one
+record per line, sorted by key; `export` adds the runs of a folder to it.
 
 A folder is a run of the study if it has study.json, which is written before train_lm starts. A complete one has
 result.json as well, which train_lm writes last.
 """
 
 import csv
+import gzip
 import json
 import math
 import os
 import pathlib
+import zlib
 
 CURVE_POINTS = 40
 PROBE_STEPS = 9  # of 600 steps probed every 75, and the first
@@ -196,12 +198,16 @@ def read_folders(out):
 
 
 def read_results(path):
-    """The records of runs.jsonl, and a message for every damaged line. Without a file there are no records."""
+    """The records of runs.jsonl.gz, and a message for every damaged line. Without a file there are no records."""
     records, messages = [], []
     path = pathlib.Path(path)
     if not path.exists():
         return records, messages
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        text = gzip.decompress(path.read_bytes()).decode("utf-8")
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        return records, [f"{path.name}: damaged ({type(error).__name__}: {error})"]
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -230,7 +236,7 @@ def merge(old, new, replace=False):
 
 def write_results(path, records):
     text = "".join(json.dumps(r, separators=(",", ":"), sort_keys=True) + "\n" for r in records)
-    write_atomically(path, text)
+    write_atomically(path, gzip.compress(text.encode("utf-8"), compresslevel=9, mtime=0))
 
 
 def write_atomically(path, data):

@@ -52,7 +52,7 @@ def parser():
         if "folders" in groups:
             place("--out", "FOLDER", BUILD / "study", "the run folders (default: study/ in the build folder)")
         if "results" in groups:
-            place("--results", "FOLDER", HERE / "results", "runs.jsonl and power.json (default: results/ beside this file)")
+            place("--results", "FOLDER", HERE / "results", "runs.jsonl.gz and power.json (default: results/ beside this file)")
         if "train" in groups:
             place("--train-lm", "FILE", BUILD / "release" / "examples" / "train_lm", "the program")
             sub.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at once, each on one core")
@@ -163,11 +163,11 @@ def is_second(record):
 def everything(args):
     """The runs of the folders, those of the results file that no folder has, and messages on runs left out: all of the
     first design."""
-    old, messages = records.read_results(args.results / "runs.jsonl")
+    old, messages = records.read_results(args.results / "runs.jsonl.gz")
     new, more = records.read_folders(args.out)
     new = [r for r in new if not is_second(r)]
     merged, clashes = records.merge(old, new, replace=True)
-    log(f"{len(new)} runs of {args.out}, {len(merged) - len(new)} others of {args.results / 'runs.jsonl'}")
+    log(f"{len(new)} runs of {args.out}, {len(merged) - len(new)} others of {args.results / 'runs.jsonl.gz'}")
     return merged, messages + more + clashes
 
 
@@ -273,14 +273,14 @@ def export_second(args):
 
 
 def command_export(args):
-    old, messages = records.read_results(args.results / "runs.jsonl")
+    old, messages = records.read_results(args.results / "runs.jsonl.gz")
     new, more = records.read_folders(args.out)
     new, more = [r for r in new if not is_second(r)], more + export_second(args)
     merged, clashes = records.merge(old, new, args.replace)
     for message in messages + more + clashes:
         log(message)
-    records.write_results(args.results / "runs.jsonl", merged)
-    log(f"{args.results / 'runs.jsonl'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
+    records.write_results(args.results / "runs.jsonl.gz", merged)
+    log(f"{args.results / 'runs.jsonl.gz'}: {len(merged)} runs, {len(merged) - len(old)} of them new")
     measured = args.out / "power.json"
     if read_power(measured):
         records.write_atomically(args.results / "power.json", measured.read_text(encoding="utf-8"))
