@@ -169,6 +169,10 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
     CHECK(cpu::explain<compat::ggml_mxfp4>(ctx, x).kernel == std::string("quantize_scalar"));
     CHECK(cpu::explain(ctx, x, x, hadamard<64>{}).kernel == "hadamard_" + best);
     CHECK(std::string(cpu::explain(ctx, q, x).kernel).rfind("dequantize_" + best, 0) == 0);
+    CHECK(std::string(cpu::explain(ctx, quantize<if4>(x), x).kernel).rfind("dequantize_" + best, 0) == 0);
+    for (const format_spec& format : {spec_of<block_format<int4, float, 8>>, spec_of<mxfp8_e4m3>,
+                                      spec_of<block_format<ufp4::int8, e4m3, 16, per_row<float>>>})
+      CHECK(cpu::explain(ctx, quantize(format, x), x).kernel == std::string("dequantize_scalar"));
     if (tier != cpu::isa::scalar) {
       CHECK(cpu::explain<irregular>(ctx, x, mse_search{}).note ==
             "no " + std::string(cpu::name(tier)) + " kernel takes this call");

@@ -118,11 +118,11 @@ explanation explain(const matrix_view<T>& x, const Policies&... policies) {
 
 /// dequantize(q, out).
 template <quantized_like Q, matrix_scalar T>
-explanation explain(const context& ctx, const Q&, const matrix_view<T>&) {
+explanation explain(const context& ctx, const Q& q, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
-  return detail::explain_row("dequantize",
-                             detail::kernel_for(detail::kernels::dequantize<ufp4::detail::dequantize_needs::all>, tier),
-                             tier, ctx);
+  const auto& kernels = detail::kernels::dequantize<ufp4::detail::dequantize_needs::all>;
+  const bool is_portable = detail::is_decoded_by_scalar(any_quantized_view(q).spec());
+  return detail::explain_row("dequantize", detail::kernel_for(kernels, is_portable ? isa::scalar : tier), tier, ctx);
 }
 template <quantized_like Q, matrix_scalar T>
 explanation explain(const Q& q, const matrix_view<T>& out) {

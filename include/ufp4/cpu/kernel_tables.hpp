@@ -127,6 +127,11 @@ class kernel_table {
   const row_list<Row>* external_ = nullptr;
 };
 
+/// Whether dequantize is portable code for a format on every tier: the vector kernels call it.
+inline bool is_decoded_by_scalar(const format_spec& f) {
+  return f.block.cols < 16 || (f.is_wide() && ufp4::detail::needs_portable(f));
+}
+
 using gemm_table = kernel_table<const gemm_kernel*>;
 
 #if defined(UFP4_EXTERNAL_KERNELS)

@@ -179,14 +179,13 @@ inline void dequantize_wide(const quantized_source& q, const sink& out, std::siz
 
 #include <ufp4/cpu/kernels/dequantize/extended_lanes.inl>
 
-/// Does what dequantize_scalar does, which it calls for blocks of less than sixteen elements, and for elements of one
-/// byte that are floats or have outer scales of rows.
+/// Does what dequantize_scalar does, which it calls for some formats.
 template <bool has_unit, dequantize_needs needs>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   const bool extended = ufp4::detail::needs_portable(q.format);
-  if (length < group || (extended && q.format.is_wide())) return dequantize_scalar(q, out, first, last);
+  if (is_decoded_by_scalar(q.format)) return dequantize_scalar(q, out, first, last);
   if (q.format.choice.count != 0 || q.format.block.group.wide != 0) return dequantize_selected(q, out, first, last);
   if (q.format.is_wide()) return dequantize_wide(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
