@@ -100,7 +100,7 @@ struct stored_decoder {
       : parts(f),
         has_table(ufp4::detail::scale_bytes(f.scale) == 1),
         has_grids(f.choice.count != 0),
-        table(f.scale == scale_kind::e6m2 ? scale_table_of<scale_kind::e6m2>() : scale_table_of(f.scale)) {}
+        table(scale_table_of(f.scale)) {}
 
   /// The scales of the blocks of a dword, with the factors of their grids.
   UFP4_LANE void scales(u32 stored, float* out) const {

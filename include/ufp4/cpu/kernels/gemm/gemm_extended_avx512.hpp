@@ -113,13 +113,6 @@ struct extended_gemm : int8_gemm {
       __builtin_memcpy(out + live * 4 + r * 4, &scale, 4);
     }
   }
-
-  template <class Slice>
-  static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
-    with_rows(live, [&]<std::size_t count>() {
-      first&& s.decodes ? int8_decoding_tile<count>(s, left, acc) : int8_tile<count>(s, left, acc);
-    });
-  }
 };
 
 template <class Use = void>

@@ -145,10 +145,11 @@ const scale_table& scale_table_of() {
   static const scale_table table = make_scale_table(kind);
   return table;
 }
-
+/// Of a scale of 8 bits.
 inline const scale_table& scale_table_of(scale_kind kind) {
   if (kind == scale_kind::e4m3) return scale_table_of<scale_kind::e4m3>();
   if (kind == scale_kind::ue5m3) return scale_table_of<scale_kind::ue5m3>();
+  if (kind == scale_kind::e6m2) return scale_table_of<scale_kind::e6m2>();
   return scale_table_of<scale_kind::e8m0>();
 }
 
