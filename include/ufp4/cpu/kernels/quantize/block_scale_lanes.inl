@@ -56,6 +56,12 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rul
   report.underflowed_scales += count_lanes(underflowed);
 }
 
+/// The powers of two with these e8m0 bits, none of them a NaN, and their inverses.
+UFP4_LANE f32 power_of_two_of(u32 bits) { return as_float(maximum(bits << 23, broadcast(std::uint32_t{0x00400000}))); }
+UFP4_LANE f32 inverse_power_of(u32 bits) {
+  return as_float(bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - bits) << 23);
+}
+
 /// The scales of a block a lane, from the bits of its amax.
 [[gnu::noinline]] inline void choose_scales(const block_coder<rounding_spec>& c, u32 amax, u32& bits, lane_scales& s,
                                             quantize_report& report) {
@@ -63,7 +69,7 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rul
   u32 watched = amax;  // a normal number unless the block is special, as the factor is
   if (f.scale == scale_kind::e8m0) {
     bits = power_of_two_scales(f.grid, c.rule.what, amax);
-    s.factor = as_float(bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - bits) << 23);
+    s.factor = inverse_power_of(bits);
   } else {
     const f32 x = as_float(amax);
     const f32 argument = rounded(f.two_level() ? x * c.tensor.scale_factor : x / f.grid.qmax);

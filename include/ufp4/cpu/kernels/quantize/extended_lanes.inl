@@ -58,11 +58,7 @@ class grid_scaler {
 
   /// Those with these bits.
   UFP4_LANE grid_scales under(scale_kind kind, u32 bits, const outer_lanes& outer) const {
-    if (kind == scale_kind::e8m0) {
-      const f32 scale = as_float(maximum(bits << 23, broadcast(std::uint32_t{0x00400000})));
-      return {bits, as_float(bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - bits) << 23),
-              effective(scale, outer)};
-    }
+    if (kind == scale_kind::e8m0) return {bits, inverse_power_of(bits), effective(power_of_two_of(bits), outer)};
     const f32 scale = decode_scale_bits<true>(kind, bits);
     grid_scales s{bits, scale, effective(scale, outer)};
     if (coder_->format.two_level())
@@ -77,8 +73,7 @@ class grid_scaler {
   UFP4_LANE void from(const grid_scales& other, scale_kind kind, u32 amax, std::uint32_t special,
                       const outer_lanes& outer, grid_scales& s) const {
     s = other;
-    const f32 scale = kind == scale_kind::e8m0 ? as_float(maximum(s.bits << 23, broadcast(std::uint32_t{0x00400000})))
-                                               : decode_scale_bits<true>(kind, s.bits);
+    const f32 scale = kind == scale_kind::e8m0 ? power_of_two_of(s.bits) : decode_scale_bits<true>(kind, s.bits);
     s.effective = effective(scale, outer);
     if (special != 0) replace_special(amax, special, outer, s);
   }

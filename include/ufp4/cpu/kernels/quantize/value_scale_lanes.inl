@@ -247,8 +247,7 @@ class value_scales {
     const format_spec& f = plain_.format;
     trial t{bits, {}, {}};
     if (f.scale == scale_kind::e8m0) {
-      t.effective = as_float(maximum(bits << 23, broadcast(0x00400000u)));
-      t.factor = as_float(bits == 254u ? broadcast(0x00400000u) : (254u - bits) << 23);
+      t.effective = power_of_two_of(bits), t.factor = inverse_power_of(bits);
       return t;
     }
     t.factor = t.effective = decode_scale_bits<true>(f.scale, bits);
