@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# ufp4 - a machine on which nothing is installed: a folder with the base of this Debian release, git and a clone of this repository.
+# ufp4 - a machine on which nothing is installed: a folder with the base of a Debian release, git and a clone of this repository.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: .ci/bare_root.sh make FOLDER | run FOLDER COMMAND
-  make FOLDER         debootstrap (minbase, ca-certificates, git), with the configuration of apt and pip of this machine, and a clone
-                      of this repository in /root/ufp4
+usage='usage: .ci/bare_root.sh make FOLDER [RELEASE] | run FOLDER COMMAND
+  make FOLDER [RELEASE]  debootstrap (minbase, ca-certificates, git) of a release of the mirror of this machine (bookworm, trixie, sid;
+                      default: the release of this machine), with the configuration of apt and pip of this machine, and a clone of this
+                      repository in /root/ufp4
   run FOLDER COMMAND  runs a command line in /root/ufp4 of that folder, with an empty environment
 Nothing of this machine is visible in the folder but the kernel and that configuration. Needs root. Exit status 77 where debootstrap
 cannot be had or does not work here.'
@@ -11,9 +12,10 @@ set -euo pipefail
 unset CDPATH
 
 make_root() {
-  local root=$1 source mirror release
+  local root=$1 release=${2:-} own source mirror
   source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-  release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+  own=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+  release=${release:-$own}
   [ "$(id -u)" = 0 ] || { echo "ufp4: a bare root needs root"; return 77; }
   if ! command -v debootstrap >/dev/null; then
     { apt-get -qq update && apt-get -qq install -y --no-install-recommends debootstrap; } >/dev/null 2>&1 ||
@@ -25,6 +27,7 @@ make_root() {
   debootstrap --variant=minbase --include=ca-certificates,git "$release" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
     { tail -n 3 "$root.log"; echo "ufp4: debootstrap failed"; return 77; }
   configure "$root"
+  [ "$release" = "$own" ] || use_release "$root" "$mirror" "$release"
   # shellcheck disable=SC2015 # devices may be there already
   for device in null zero full random urandom tty; do [ -e "$root/dev/$device" ] || cp -a "/dev/$device" "$root/dev/"; done
   git -c safe.directory='*' clone -q "$source" "$root/root/ufp4"
@@ -46,6 +49,13 @@ configure() {
   fi
 }
 
+# The packages of another release, from the same mirror.
+use_release() { # ROOT MIRROR RELEASE
+  rm -rf "$1/etc/apt/sources.list.d" "$1/etc/apt/preferences.d"
+  mkdir -p "$1/etc/apt/sources.list.d" "$1/etc/apt/preferences.d"
+  echo "deb ${2:-http://deb.debian.org/debian} $3 main" >"$1/etc/apt/sources.list"
+}
+
 run_in() {
   local root=$1 line=() name
   for name in "${!PIP_@}"; do
@@ -62,7 +72,7 @@ run_in() {
 }
 
 case ${1:-} in
-  make) [ $# -eq 2 ] || { echo "$usage" >&2; exit 2; }; make_root "$2" ;;
+  make) [ $# -eq 2 ] || [ $# -eq 3 ] || { echo "$usage" >&2; exit 2; }; make_root "${@:2}" ;;
   run) [ $# -eq 3 ] || { echo "$usage" >&2; exit 2; }; run_in "$2" "$3" ;;
   *) echo "$usage" >&2; exit 2 ;;
 esac
