@@ -107,6 +107,9 @@ TEST_CASE("matrices of 4-bit numbers are made, cast, compared and printed", "[in
   std::ostringstream text;
   text << m.transpose();
   CHECK(text.str() == "0.5  -3   6   0");
+  text.str("");
+  text << m.transpose().format(Eigen::IOFormat(Eigen::FullPrecision));
+  CHECK(text.str() == "0.5  -3   6   0");
 }
 
 TEMPLATE_TEST_CASE("every number of the library is an Eigen scalar", "[interop]", fp4<E2M1>, fp4<E1M2>, fp4<E3M0>, int4,

@@ -99,7 +99,8 @@ struct NumTraits<T> {
     else
       return T(-(T::max)());
   }
-  static constexpr int digits10() { return 0; }  ///< required by Eigen
+  static constexpr int digits10() { return 0; }      ///< required by Eigen; 0: printed with the stream's precision
+  static constexpr int max_digits10() { return 0; }  ///< the same, by Eigen 5
 };
 
 }  // namespace Eigen

@@ -4,6 +4,7 @@
 // A warp runs until it has to wait. What the copy engine does may happen at any time; run_cluster tells when it does.
 #include "gpu/ptx/state.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
