@@ -42,14 +42,20 @@ inline int rank_of_mpirun() {
 
 namespace detail {
 
-/// Settings of OpenMPI that the user has not set; MPICH does not read them.
+/// Settings of Open MPI that the user has not set, by their names in version 4 (OMPI) and from version 5 on (PRTE); MPICH
+/// does not read them.
 inline void choose_mpirun_settings() {
   const auto unless_set = [](const char* name, const char* value) { setenv(name, value, 0); };
-  unless_set("OMPI_MCA_rmaps_base_oversubscribe", "1");      // more ranks than cores: slow, but the same bits
-  unless_set("OMPI_MCA_hwloc_base_binding_policy", "none");  // a rank has threads
+  // More ranks than cores: slow, but the same bits.
+  unless_set("OMPI_MCA_rmaps_base_oversubscribe", "1");
+  unless_set("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
   unless_set("OMPI_MCA_mpi_yield_when_idle", "1");
-  unless_set("OMPI_MCA_odls_base_sigkill_timeout",
-             "5");  // seconds that the processes have to write a checkpoint after Ctrl-C
+  // A rank has threads.
+  unless_set("OMPI_MCA_hwloc_base_binding_policy", "none");
+  unless_set("PRTE_MCA_hwloc_default_binding_policy", "none");
+  // Seconds that the processes have to write a checkpoint after Ctrl-C.
+  unless_set("OMPI_MCA_odls_base_sigkill_timeout", "5");
+  unless_set("PRTE_MCA_odls_base_sigkill_timeout", "5");
   if (geteuid() != 0) return;
   unless_set("OMPI_ALLOW_RUN_AS_ROOT", "1");
   unless_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");

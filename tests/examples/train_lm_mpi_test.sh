@@ -22,8 +22,8 @@ tiny=(--layers 1 --width 32 --heads 2 --ffn 48 --sequence 32 --batch 8 --microba
 # hash_of ARGUMENT...: the hash of the final checkpoint, or the first lines of the output
 hash_of() {
   local output
-  output=$(timeout 120 "$train_lm" "${tiny[@]}" "$@" --json 2>&1 </dev/null)
-  sed -n 's/.*"checkpoint_hash": "\([0-9a-f]*\)".*/\1/p' <<<"$output" | grep . || head -n 3 <<<"$output"
+  output=$(timeout 120 "$train_lm" "${tiny[@]}" "$@" --json 2>&1 </dev/null | tr -d '\0')
+  sed -n 's/.*"checkpoint_hash": "\([0-9a-f]*\)".*/\1/p' <<<"$output" | grep . || head -n 6 <<<"$output"
 }
 
 if ! mpirun --version >/dev/null 2>&1; then

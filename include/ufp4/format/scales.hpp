@@ -66,9 +66,9 @@ class e6m2 : public detail::small_float<e6m2, std::uint8_t> {
     constexpr std::uint32_t least = (127u - 48u) << 23;  // 2^-48
     const std::uint32_t m = detail::magnitude_bits(x);
     const std::uint32_t code = (m + 0x000FFFFFu + (m >> 21 & 1u)) >> 21;  // exponent and two bits, ties to even
-    const bool small = m < least || detail::is_negative(x);
+    const bool underflows = m < least || detail::is_negative(x);
     const std::uint32_t above = code - (least >> 21);
-    bits_ = static_cast<std::uint8_t>(detail::is_nan(x) ? 0xFFu : small ? 0u : above < 0xFEu ? above : 0xFEu);
+    bits_ = static_cast<std::uint8_t>(detail::is_nan(x) ? 0xFFu : underflows ? 0u : above < 0xFEu ? above : 0xFEu);
   }
   UFP4_MEMBER constexpr explicit operator float() const {
     return bits_ == 0xFFu ? detail::quiet_nan : detail::to_float((std::uint32_t{bits_} << 21) + ((127u - 48u) << 23));

@@ -58,7 +58,7 @@ class gguf_cursor {
 
   /// The next `count` bytes.
   void read(void* to, std::uint64_t count) {
-    check(count);
+    expect_left(count);
     const std::uint64_t kept = begin_ + window_.size();
     if (at_ < begin_ || at_ + count > kept) {
       begin_ = at_;
@@ -70,7 +70,7 @@ class gguf_cursor {
   }
   /// Leaves out `count` bytes.
   void skip(std::uint64_t count) {
-    check(count);
+    expect_left(count);
     at_ += count;
   }
   /// An unsigned number of that many bytes.
@@ -90,7 +90,7 @@ class gguf_cursor {
   }
 
  private:
-  void check(std::uint64_t count) const {
+  void expect_left(std::uint64_t count) const {
     if (count > left()) file_.fail("header cut off: the file ends inside its header, at byte ", at_);
   }
 

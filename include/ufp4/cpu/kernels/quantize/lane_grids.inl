@@ -176,7 +176,7 @@ class remapped_pair {
     const f32 further = rounded(by.effective * (10 * p.unit_));
     const u32 width = broadcast(ufp4::detail::to_bits(11 * p.unit_) - p.near_);
     const std::uint32_t sign = p.first_is_negative_ ? ufp4::detail::sign_mask : 0;  // of the further value of grid 0
-    const u32 near[2] = {broadcast(p.near_ | sign), broadcast(p.near_ | (sign ^ ufp4::detail::sign_mask))};
+    const u32 near_values[2] = {broadcast(p.near_ | sign), broadcast(p.near_ | (sign ^ ufp4::detail::sign_mask))};
     f32 err[2] = {};
     for (std::size_t k = 0; k < length; k += 8, x += 8 * lanes) {
       u32 word{}, marks[2] = {};
@@ -189,8 +189,8 @@ class remapped_pair {
           const u32 index = rounder(t, u32{});
           if constexpr (codes) word = add_index<Rounder>(word, first + j, index, t);
           d[0][j] = d[1][j] = m - rounded(lookup(value, index >> Rounder::bit) * by.effective);
-          take_difference<codes>(first + j, as_bits(t) - near[0], width, m, further, d[0][j], marks[0]);
-          take_difference<codes>(first + j, as_bits(t) - near[1], width, m, further, d[1][j], marks[1]);
+          take_difference<codes>(first + j, as_bits(t) - near_values[0], width, m, further, d[0][j], marks[0]);
+          take_difference<codes>(first + j, as_bits(t) - near_values[1], width, m, further, d[1][j], marks[1]);
         }
         err[0] = by.add_errors(err[0], d[0]);
         err[1] = by.add_errors(err[1], d[1]);

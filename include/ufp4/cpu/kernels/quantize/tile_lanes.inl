@@ -224,9 +224,10 @@ UFP4_LANE void read_whole_bands(const source& x, const tile_transform& h, std::s
     const float* first = static_cast<const float*>(x.data) + x.offset(row, k);
     // Runs longer than a cache line are read a line of each at a time, an order that hardware does not follow. Of these
     // prefetches into the second level are slower, and in a function of its own, where no other reads are waiting, too.
-    const bool near = h.ahead == read_ahead::second_level && run > 16;
-    if (!near) prefetch_ahead(h.ahead, first, bands * lanes * run * 4);
-    for (std::size_t j = 0; near && j < bands * lanes * run; j += 16) __builtin_prefetch(first + 1024 + j, 0, 3);
+    const bool prefetches_lines = h.ahead == read_ahead::second_level && run > 16;
+    if (!prefetches_lines) prefetch_ahead(h.ahead, first, bands * lanes * run * 4);
+    for (std::size_t j = 0; prefetches_lines && j < bands * lanes * run; j += 16)
+      __builtin_prefetch(first + 1024 + j, 0, 3);
     return h.read_f32(h, {first, run}, run, bands, t, base);
   }
   const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);

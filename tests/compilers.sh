@@ -1,0 +1,211 @@
+#!/usr/bin/env bash
+# ufp4 - the library under each compiler that it names: nothing warns, README's program prints what README shows, an object has one ODR key.
+# SPDX-License-Identifier: Apache-2.0
+usage='usage: tests/compilers.sh [--all] [COMPILER]...
+  COMPILER   as g++-14 or clang++-19, installed where missing. Without any: the set of cmake/packages.txt that is named after this
+             release of Debian; on other systems the g++ and clang of those sets that are on PATH, and g++
+  --all      hours: under each compiler every example, test, bench and header by itself, in each dialect, and the examples with -O0,
+             -O3 -march=native, -flto and -fsanitize=address,undefined. Without it the tool, the C interface, the Python module and the
+             pages'"'"' programs are compiled by the newest g++ and the newest clang alone
+Environment: UFP4_BUILD_DIR, where to build (default build/ in the source tree). Each compiler that passed adds a line to compilers.txt there.
+Ends with one line "N passed, N failed, N skipped"; exit status 1 if anything failed.'
+set -uo pipefail
+unset CDPATH
+source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$source_dir/cmake/bare_machine.sh"
+all=no compilers=()
+for word in "$@"; do
+  case $word in
+    --all) all=yes ;;
+    --help | -h) echo "$usage"; exit 0 ;;
+    -*) echo "unknown argument '$word'" >&2; echo "$usage" >&2; exit 2 ;;
+    *) compilers+=("$word") ;;
+  esac
+done
+choose_build_folder "$source_dir"
+work=$ufp4_build/compilers
+cd "$source_dir" || exit
+
+# The compilers of a set of packages.txt, whose packages are g++-N and clang-N.
+compilers_of() { packages_of "$1" | tr ' ' '\n' | sed 's/^clang-/clang++-/'; }
+choose_compilers() {
+  local release name
+  release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+  [ "$release" != forky ] || release=sid # what unstable calls itself
+  mapfile -t compilers < <(compilers_of "$release")
+  [ ${#compilers[@]} -eq 0 ] || return 0
+  for name in g++ $(compilers_of bookworm) $(compilers_of trixie) $(compilers_of sid); do
+    if have_programs "$name" && [[ " ${compilers[*]} " != *" $name "* ]]; then compilers+=("$name"); fi
+  done
+}
+install() {
+  local name
+  install_build_tools || return
+  for name in "${compilers[@]}"; do install_packages "${name/clang++/clang}" || return; done
+  install_packages libeigen3-dev python3 python3-dev python3-venv ca-certificates || echo "SKIPPED: what needs these packages"
+  [ $all = no ] || install_packages catch2 libbenchmark-dev || return
+}
+
+# ---- The jobs are statements of a file for Ninja, which runs them side by side and shows the output of those that fail.
+
+warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
+strict="$warnings -Wsign-conversion -Wdouble-promotion -Wold-style-cast -Wundef"
+# job NAME COMMAND: NAME is the compiler and what it compiles. The command line runs in the source tree; success leaves a file NAME.
+job() {
+  printf 'build %s/%s: job\n  run = %s\n' "$work" "${1// /_}" "${2//\$/\$\$}" >>"$work/build.ninja"
+  echo "${1// /_}" >>"$work/jobs"
+}
+# dialects COMPILER: the options of C++20, 23 and 26, those that the compiler has.
+dialects() {
+  local names name
+  for names in 'c++20' 'c++23 c++2b' 'c++26 c++2c'; do
+    for name in $names; do
+      if "$1" "-std=$name" -fsyntax-only -x c++ /dev/null 2>/dev/null; then echo "-std=$name"; break; fi
+    done
+  done
+}
+# syntax NAME OPTIONS FILE: the compiler's front end alone.
+syntax() { job "$1" "$compiler $2 $include -fsyntax-only $3"; }
+# sources GROUP OPTIONS HOW: each example's source, how: -fsyntax-only, or -c -o /dev/null.
+sources() {
+  local file
+  for file in examples/ufp4/*.cpp; do
+    job "$1/$file" "$compiler $2 $warnings $include -DUFP4_EXTERNAL_KERNELS -DUFP4_EXAMPLE_HEADER_DIRS='\"\"' $3 $file"
+  done
+  for file in cmake/c.cpp $(ls examples/snippets/*.cpp examples/compare/*/*.cpp | grep -v torch); do
+    job "$1/$file" "$compiler $2 $warnings $include -DUFP4_EXTERNAL_KERNELS -Wno-unknown-pragmas $3 $file"
+  done
+  [ -z "$python_include" ] || for file in examples/python/src/*.cpp; do
+    job "$1/$file" "$compiler $2 $warnings $include $python_include -fvisibility=hidden -DUFP4_EXTERNAL_KERNELS -DUFP4_PYTHON_DEVICE='\"cuda\"' $3 $file"
+  done
+}
+# program NAME OPTIONS FILE CHECK: compiled, linked and run; CHECK is a command that sees the program as $program.
+program() { job "$1" "program=$work/${1// /_}.program && $compiler $2 $include -o \$program $3 -pthread && $4"; }
+
+# What every compiler has to do.
+default_jobs() {
+  local option
+  for option in $(dialects "$compiler"); do
+    syntax "$compiler/$option/readme" "$option $warnings" examples/readme.cpp
+    syntax "$compiler/$option/api_tour" "$option $warnings" examples/api_tour.cpp
+  done
+  for option in '-std=gnu++20' '-std=c++20 -fno-exceptions -fno-rtti -include before.hpp'; do
+    syntax "$compiler/$option/all_headers" "$option $strict" "$work/all.cpp"
+    syntax "$compiler/$option/hostile" "$option $strict -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
+  done
+  option="$(dialects "$compiler" | tail -n 1) -march=native"
+  syntax "$compiler/$option/hostile" "$option $strict -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
+  program "$compiler/-O2/readme" "-std=c++20 -O2 $warnings" examples/readme.cpp "$readme_check"
+  job "$compiler/one_key" "tests/cpu/odr/one_key.sh $compiler $work/$compiler/odr || [ \$? -eq 77 ]"
+}
+# The same bits in other settings, and an error that aborts with its message where there are no exceptions.
+hostile_jobs() {
+  local settings
+  for settings in '-O1' '-O1 -fno-exceptions -fno-rtti -include before.hpp' \
+    '-O3 -fno-exceptions -ffp-contract=fast -fno-math-errno -fno-trapping-math -fwrapv -fno-strict-aliasing'; do
+    program "$compiler/$settings/hostile" "-std=c++20 $settings" tests/hostile/program.cpp '[ "$($program)" = 731967330ef30068 ]'
+  done
+  program "$compiler/abort/hostile" '-std=c++20 -O1 -fno-exceptions' tests/hostile/program.cpp \
+    '! $program mistake 2>$program.log && grep -q "dequantize: out is 1 x 1, but the quantized matrix is 5 x 70" $program.log'
+}
+all_jobs() {
+  local option header
+  for option in $(dialects "$compiler"); do
+    sources "$compiler/$option" "$option" -fsyntax-only
+    for header in $headers; do job "$compiler/$option/$header" "echo '#include <$header>' | $compiler $option $strict $include -fsyntax-only -x c++ -"; done
+  done
+  for option in -O0 '-O3 -march=native' '-O2 -flto' '-O1 -fsanitize=address,undefined'; do
+    program "$compiler/$option/readme" "-std=c++20 $option $warnings" examples/readme.cpp "$readme_check"
+    program "$compiler/$option/api_tour" "-std=c++20 $option $warnings" examples/api_tour.cpp '$program >$program.log'
+    sources "$compiler/$option" "-std=c++20 $option" '-c -o /dev/null'
+  done
+  hostile_jobs
+}
+
+prepare() {
+  local python
+  rm -rf "$work"
+  mkdir -p "$work"
+  include="-Iinclude -Itests -Itests/hostile -I$work -isystem /usr/include/eigen3"
+  readme_check="cmake -D README=README.md -D SOURCE=examples/readme.cpp -D PROGRAM=\$program -P tests/readme.cmake"
+  # The headers of the standard that ufp4 includes, and the compiler's own, come before the macros.
+  {
+    grep -rhoE '^#include <[a-z_0-9./]+>' include/ufp4 | grep -vE 'ufp4|hip/|cuda|mdspan|omp\.h' | sort -u |
+      sed -E 's/#include (<.*>)/#if __has_include(\1)\n#include \1\n#endif/'
+    printf '#if defined(__x86_64__)\n#include <immintrin.h>\n#endif\n#if __has_include(<Eigen/Core>)\n#include <Eigen/Core>\n#endif\n'
+    echo '#include "macros.hpp"'
+  } >"$work/before.hpp"
+  headers=$(find include/ufp4 -name '*.hpp' | sort -r | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan)' |
+    sed 's|^include/||')
+  [ -d /usr/include/eigen3 ] || headers=$(grep -v eigen <<<"$headers")
+  for header in $headers; do echo "#include <$header>"; done >"$work/all.cpp" # in the other order than other tests
+  if python=$(make_venv compilers 'nanobind>=3,<4') && have_package python3-dev; then
+    python_include="-isystem $("$python" -m nanobind --include_dir) -isystem $("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
+  else
+    echo "SKIPPED: the Python module, which needs nanobind and Python's headers"
+    python_include='' skipped=$((skipped + 1))
+  fi
+  printf '%s\n' "builddir = $work" 'rule job' '  command = ( $run ) && touch $out' '  description = $out' >"$work/build.ninja"
+}
+# last_of PATTERN: the last of the compilers with such a name: the newest.
+last_of() { printf '%s\n' "${compilers[@]}" | grep -- "$1" | sort -V | tail -n 1; }
+write_jobs() {
+  local compiler
+  for compiler in "${compilers[@]}"; do
+    default_jobs
+    if [ $all = yes ]; then
+      all_jobs
+    elif [[ " $(last_of '^g++') $(last_of clang) " = *" $compiler "* ]]; then
+      sources "$compiler/-std=c++20" -std=c++20 -fsyntax-only
+    fi
+  done
+}
+run_jobs() { ninja -f "$work/build.ninja" -k 0; }
+
+# Every source of the build, tests and benches included, through the front end, in each dialect.
+front_end() { # COMPILER YEAR
+  local build=$work/$1/front_end_$2
+  cmake -S . -B "$build" -G Ninja -D CMAKE_CXX_COMPILER="$1" -D CMAKE_CXX_STANDARD="$2" -D CMAKE_BUILD_TYPE=Debug \
+    -D CMAKE_PROJECT_ufp4_INCLUDE="$work/front_end.cmake" -D UFP4_TEST_LEVEL=nightly -D UFP4_TEST_BATCH=1 -D UFP4_C=ON \
+    -D UFP4_KERNELS=ON -D UFP4_CUDA=OFF >"$build.log" 2>&1 || { tail -n 20 "$build.log"; return 1; }
+  ninja -C "$build" -t targets all | sed -n 's/: CXX_COMPILER__.*//p' | xargs ninja -C "$build" -k 0
+}
+every_source() {
+  local compiler year status=0
+  echo 'add_compile_options(-fsyntax-only)' >"$work/front_end.cmake"
+  for compiler in "${compilers[@]}"; do
+    for year in 20 23 26; do
+      echo "$compiler/every_source_$year" >>"$work/jobs"
+      if front_end "$compiler" $year; then touch "$work/$compiler/every_source_$year"
+      else echo "FAILED: $compiler, C++$year: every source" status=1; fi
+    done
+  done
+  return $status
+}
+
+# left_by_jobs PATTERN: how many jobs with such a name have passed. asked PATTERN: how many there are.
+left_by_jobs() { grep -- "$1" "$work/jobs" | (cd "$work" && xargs -d '\n' ls -d 2>/dev/null) | wc -l; }
+asked() { grep -c -- "$1" "$work/jobs"; }
+# compilers.txt: each compiler, its version, the system, whether all its jobs passed.
+report() {
+  local compiler system
+  system=$(. /etc/os-release && echo "$PRETTY_NAME")
+  for compiler in "${compilers[@]}"; do
+    printf '%s\t%s\t%s\t%s\n' "$compiler" "$("$compiler" -dumpfullversion 2>/dev/null || "$compiler" -dumpversion)" "$system" \
+      "$([ "$(left_by_jobs "^$compiler/")" -eq "$(asked "^$compiler/")" ] && echo passed || echo FAILED)"
+  done | tee "$ufp4_build/compilers.txt"
+}
+
+[ ${#compilers[@]} -gt 0 ] || choose_compilers
+echo "ufp4 under ${compilers[*]}, building in $work"
+skipped=0
+step compiler-packages install || exit 1
+prepare
+write_jobs
+step compilers run_jobs
+[ $all = no ] || step every-source every_source
+report
+summarize_steps
+passed=$(left_by_jobs .) failed=$(($(asked .) - $(left_by_jobs .)))
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
