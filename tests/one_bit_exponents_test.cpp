@@ -142,10 +142,10 @@ TEST_CASE("what cannot apply to one-bit exponents is rejected", "[exponents]") {
   CHECK(bad([](format_spec& f) { f.block.group.wide = 128; }).find("the groups of a block") != std::string::npos);
   CHECK(bad([](format_spec& f) { f.block.rows = 2; }) ==
         "quantize: one-bit exponents are for blocks of one row and one grid");
-  format_spec rows = spec_of<block_format<fp4<E1M2>, e4m3, grouped(64, 8, 4), per_row<float>>>;
-  CHECK(rejection([&] { quantize(rows, x); }).empty());
-  rows.outer.type = scale_kind::bf16;
-  CHECK(rejection([&] { quantize(rows, x); }) ==
+  format_spec of_rows = spec_of<block_format<fp4<E1M2>, e4m3, grouped(64, 8, 4), per_row<float>>>;
+  CHECK(rejection([&] { quantize(of_rows, x); }).empty());
+  of_rows.outer.type = scale_kind::bf16;
+  CHECK(rejection([&] { quantize(of_rows, x); }) ==
         "quantize: outer scales of rows and segments are float where a block has more than 8 one-bit exponents");
   CHECK(bad([](format_spec& f) { f.scale = scale_kind::bf16; }) ==
         "quantize: one-bit exponents need a scale of 8 bits, and there are at most 24 in a block");

@@ -270,9 +270,9 @@ TEST_CASE("what cannot apply to outer scales is rejected", "[outer]") {
     f.outer = outer, f.scale = scale;
     return rejection([&] { quantize(f, x); });
   };
-  for (const int cols : {0, -16, 8, 40, 65})
-    CHECK(bad({outer_span::segment, scale_kind::f32, cols}) ==
-          "quantize: outer.segment must be a positive multiple of the block length, got " + std::to_string(cols) +
+  for (const int segment : {0, -16, 8, 40, 65})
+    CHECK(bad({outer_span::segment, scale_kind::f32, segment}) ==
+          "quantize: outer.segment must be a positive multiple of the block length, got " + std::to_string(segment) +
               " for blocks of 16");
   CHECK(bad({outer_span::row, scale_kind::f32, 128}) ==
         "quantize: outer.segment is for outer scales of segments, got 128 for blocks of 16");

@@ -55,7 +55,7 @@ int main() {
   std::vector<quantized_view<nvfp4>> tokens;
   std::vector<prepacked_matrix<e1m2_f32>> experts(4, packed);
   std::vector<matrix_view<float>> out;
-  for (std::size_t first = 0; const std::size_t count : {8, 0, 30, 10}) {
+  for (std::size_t first = 0; const std::size_t count : {8u, 0u, 30u, 10u}) {
     tokens.push_back(row_range(qx, first, count));
     out.push_back(row_range(y, first, count));
     first += count;

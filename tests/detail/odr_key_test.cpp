@@ -9,20 +9,26 @@ namespace {
 
 #define UFP4_TEST_TEXT_OF(text) #text
 #define UFP4_TEST_TEXT(text) UFP4_TEST_TEXT_OF(text)
-// A region without a function would be a warning of clang's.
-#define UFP4_TEST_REGION(name, isas)                                    \
-  UFP4_BEGIN_TARGET(isas)                                               \
-  constexpr std::string_view key_in_##name = UFP4_TEST_TEXT(UFP4_CODE); \
-  [[maybe_unused]] void function_in_##name() {}                         \
-  UFP4_END_TARGET
-
 constexpr std::string_view key = UFP4_TEST_TEXT(UFP4_CODE);
 
 #if defined(__x86_64__)
-UFP4_TEST_REGION(avx2, UFP4_AVX2)
-UFP4_TEST_REGION(avx512_bf16, UFP4_AVX512_BF16)
-UFP4_TEST_REGION(avx512, UFP4_AVX512)
-UFP4_TEST_REGION(amx, UFP4_AMX)
+// A region without a function would be a warning of clang's.
+UFP4_BEGIN_TARGET(UFP4_AVX2)
+[[maybe_unused]] void function_avx2() {}
+constexpr std::string_view key_in_avx2 = UFP4_TEST_TEXT(UFP4_CODE);
+UFP4_END_TARGET
+UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
+[[maybe_unused]] void function_avx512_bf16() {}
+constexpr std::string_view key_in_avx512_bf16 = UFP4_TEST_TEXT(UFP4_CODE);
+UFP4_END_TARGET
+UFP4_BEGIN_TARGET(UFP4_AVX512)
+[[maybe_unused]] void function_avx512() {}
+constexpr std::string_view key_in_avx512 = UFP4_TEST_TEXT(UFP4_CODE);
+UFP4_END_TARGET
+UFP4_BEGIN_TARGET(UFP4_AMX)
+[[maybe_unused]] void function_amx() {}
+constexpr std::string_view key_in_amx = UFP4_TEST_TEXT(UFP4_CODE);
+UFP4_END_TARGET
 
 TEST_CASE("a target region has the ODR key of its file", "[detail]") {
   CHECK(key_in_avx2 == key);

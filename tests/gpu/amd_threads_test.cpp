@@ -36,7 +36,7 @@ quantized_matrix<F> plain_sums(std::mt19937_64& gen, std::size_t rows, std::size
 template <class F>
 void multiplies(int architecture, accumulate mode, const std::string& kernel) {
   INFO(support::seed_note());
-  std::mt19937_64 gen{support::seed(architecture)};
+  std::mt19937_64 gen{support::seed(static_cast<std::uint64_t>(architecture))};
   for (const std::size_t side : {20u, 70u}) {
     gpu::device_facts now = simt::amd_device(architecture);
     now.processors = 1;

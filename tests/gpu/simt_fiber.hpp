@@ -231,7 +231,7 @@ class fiber {
   void (*entry_)() = nullptr;
   void* top_ = nullptr;
   void* fake_stack_ = nullptr;
-  void* watched_as_ = nullptr;
+  [[maybe_unused]] void* watched_as_ = nullptr;  // by ThreadSanitizer
   const void* bottom_ = nullptr;
   std::size_t bytes_ = 0;
   void* mapped_ = nullptr;

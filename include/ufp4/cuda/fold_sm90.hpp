@@ -76,7 +76,7 @@ inline bool folds_to_f16(const gemm_side& side) {
 
 /// Does a variant load scales of this type?
 inline bool has_scales(wgmma_fold how, scale_kind kind) {
-  const std::size_t bytes = ufp4::detail::scale_bytes(kind);
+  const auto bytes = ufp4::detail::scale_bytes(kind);
   return how == wgmma_fold::rounded ? bytes != 1 : bytes != 4;
 }
 /// The variant for two sides that fold (gpu/kernels/folding.hpp).
