@@ -96,6 +96,14 @@ report_amx() {
   else echo "AMX: $why; its kernels are tested on emulated tiles and are not measured"; fi
 }
 
+# debian_release: the name of this release of Debian, as bookworm or sid; another distribution's own name.
+debian_release() {
+  local name
+  name=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+  if [ "$(cat /etc/debian_version 2>/dev/null)" = "$name/sid" ]; then name=sid; fi # unstable has the name of the next release
+  echo "$name"
+}
+
 # packages_of SET: the Debian packages of a set of packages.txt.
 packages_of() { sed -n "s/^$1: //p" "$(dirname "${BASH_SOURCE[0]}")/packages.txt"; }
 

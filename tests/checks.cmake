@@ -134,9 +134,10 @@ if(UFP4_TEST_LEVEL STREQUAL full)
   return()
 endif()
 
-ufp4_bash_check(hostile 7200 tests/hostile/check.sh --all)
+# The compilers of this distribution, in every dialect and setting.
+ufp4_bash_check(compilers 28800 tests/compilers.sh --all)
 ufp4_bash_check(tidy 7200 tests/tidy.sh)
 ufp4_bash_check(gpu_tests_cuda 7200 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu_tests --targets 80 --tests)
 ufp4_bash_check(gpu_tests_hip 7200 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip_tests --targets gfx90a --tests)
 ufp4_bash_check(nightly_fuzz 7200 tests/fuzz/run.sh --seconds 600 --out ${PROJECT_BINARY_DIR}/fuzz)
-set_tests_properties(hostile tidy gpu_tests_cuda gpu_tests_hip nightly_fuzz PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(compilers tidy gpu_tests_cuda gpu_tests_hip nightly_fuzz PROPERTIES RUN_SERIAL TRUE)

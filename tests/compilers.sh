@@ -1,19 +1,28 @@
 #!/usr/bin/env bash
 # ufp4 - the library under each compiler that it names: nothing warns, README's program prints what README shows, an object has one ODR key.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/compilers.sh [--all] [COMPILER]...
+usage='usage: tests/compilers.sh [--all] [COMPILER]... | --line COMPILERS.TXT...
   COMPILER   as g++-14 or clang++-19, installed where missing. Without any: the set of cmake/packages.txt that is named after this
              release of Debian; on other systems the g++ and clang of those sets that are on PATH, and g++
   --all      hours: under each compiler every example, test, bench and header by itself, in each dialect, and the examples with -O0,
              -O3 -march=native, -flto and -fsanitize=address,undefined. Without it the tool, the C interface, the Python module and the
-             pages'"'"' programs are compiled by the newest g++ and the newest clang alone
+             pages'"'"' programs are compiled by the newest g++ and clang of the sets alone
+  --line     prints the line of README that names the compilers which passed by these files
 Environment: UFP4_BUILD_DIR, where to build (default build/ in the source tree). Each compiler that passed adds a line to compilers.txt there.
 Ends with one line "N passed, N failed, N skipped"; exit status 1 if anything failed.'
 set -uo pipefail
+shopt -s extglob
 unset CDPATH
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 all=no compilers=()
+
+# majors NAME FILE...: the major versions of the compilers of that name that passed, as "11, 12, 13".
+majors() { sed -n "s/^$1-\([0-9]*\)\t.*\tpassed$/\1/p" "${@:2}" | sort -nu | paste -s -d , | sed 's/,/, /g'; }
+if [ "${1:-}" = --line ]; then
+  echo "g++ $(majors g++ "${@:2}"); clang $(majors clang++ "${@:2}")"
+  exit
+fi
 for word in "$@"; do
   case $word in
     --all) all=yes ;;
@@ -29,21 +38,24 @@ cd "$source_dir" || exit
 # The compilers of a set of packages.txt, whose packages are g++-N and clang-N.
 compilers_of() { packages_of "$1" | tr ' ' '\n' | sed 's/^clang-/clang++-/'; }
 choose_compilers() {
-  local release name
-  release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-  [ "$release" != forky ] || release=sid # what unstable calls itself
-  mapfile -t compilers < <(compilers_of "$release")
+  local name
+  mapfile -t compilers < <(compilers_of "$(debian_release)")
   [ ${#compilers[@]} -eq 0 ] || return 0
   for name in g++ $(compilers_of bookworm) $(compilers_of trixie) $(compilers_of sid); do
     if have_programs "$name" && [[ " ${compilers[*]} " != *" $name "* ]]; then compilers+=("$name"); fi
   done
 }
+# A compiler that cannot be installed is reported, and left out of compilers.txt.
 install() {
-  local name
+  local name found=()
   install_build_tools || return
-  for name in "${compilers[@]}"; do install_packages "${name/clang++/clang}" || return; done
+  for name in "${compilers[@]}"; do
+    if install_packages "${name/clang++/clang}"; then found+=("$name"); else echo "SKIPPED: $name" && skipped=$((skipped + 1)); fi
+  done
+  compilers=("${found[@]}")
+  [ ${#compilers[@]} -gt 0 ] || { echo "no compiler is left"; return 1; }
   install_packages libeigen3-dev python3 python3-dev python3-venv ca-certificates || echo "SKIPPED: what needs these packages"
-  [ $all = no ] || install_packages catch2 libbenchmark-dev || return
+  [ $all = no ] || install_packages catch2 libbenchmark-dev
 }
 
 # ---- The jobs are statements of a file for Ninja, which runs them side by side and shows the output of those that fail.
@@ -72,9 +84,10 @@ sources() {
   for file in examples/ufp4/*.cpp; do
     job "$1/$file" "$compiler $2 $warnings $include -DUFP4_EXTERNAL_KERNELS -DUFP4_EXAMPLE_HEADER_DIRS='\"\"' $3 $file"
   done
-  for file in cmake/c.cpp $(ls examples/snippets/*.cpp examples/compare/*/*.cpp | grep -v torch); do
+  for file in cmake/c.cpp $(find examples/snippets examples/compare -name '*.cpp' -not -name torch.cpp); do
     job "$1/$file" "$compiler $2 $warnings $include -DUFP4_EXTERNAL_KERNELS -Wno-unknown-pragmas $3 $file"
   done
+  for file in examples/c/*.c; do job "$1/$file" "$compiler -x c -std=c99 ${2##-std=c++*([^ ])} $warnings -Iinclude $3 $file"; done
   [ -z "$python_include" ] || for file in examples/python/src/*.cpp; do
     job "$1/$file" "$compiler $2 $warnings $include $python_include -fvisibility=hidden -DUFP4_EXTERNAL_KERNELS -DUFP4_PYTHON_DEVICE='\"cuda\"' $3 $file"
   done
@@ -108,18 +121,32 @@ hostile_jobs() {
   program "$compiler/abort/hostile" '-std=c++20 -O1 -fno-exceptions' tests/hostile/program.cpp \
     '! $program mistake 2>$program.log && grep -q "dequantize: out is 1 x 1, but the quantized matrix is 5 x 70" $program.log'
 }
+# <mdspan> is in libstdc++ from g++ 15 on, and in libc++ from clang 17 on. Catch2 3 is a library compiled for libstdc++.
+mdspan_jobs() {
+  local library catch2=''
+  if has_header catch2/catch_all.hpp; then catch2=-lCatch2; fi
+  for library in -stdlib=libstdc++ -stdlib=libc++; do
+    if [[ $compiler = g++* ]]; then [ $library = -stdlib=libstdc++ ] && library='' || continue; fi
+    [ "$library$catch2" != -stdlib=libc++-lCatch2 ] || continue
+    # shellcheck disable=SC2086 # a word or none
+    echo '#include <mdspan>' | "$compiler" -std=c++23 $library -fsyntax-only -x c++ - 2>/dev/null || continue
+    program "$compiler/mdspan$library" "-std=c++23 $library" "tests/interop/mdspan_test.cpp tests/support/main.cpp $catch2" \
+      '$program >$program.log'
+  done
+}
 all_jobs() {
   local option header
   for option in $(dialects "$compiler"); do
     sources "$compiler/$option" "$option" -fsyntax-only
     for header in $headers; do job "$compiler/$option/$header" "echo '#include <$header>' | $compiler $option $strict $include -fsyntax-only -x c++ -"; done
   done
-  for option in -O0 '-O3 -march=native' '-O2 -flto' '-O1 -fsanitize=address,undefined'; do
+  for option in -O0 -O2 '-O3 -march=native' '-O2 -flto' '-O1 -fsanitize=address,undefined'; do
     program "$compiler/$option/readme" "-std=c++20 $option $warnings" examples/readme.cpp "$readme_check"
     program "$compiler/$option/api_tour" "-std=c++20 $option $warnings" examples/api_tour.cpp '$program >$program.log'
     sources "$compiler/$option" "-std=c++20 $option" '-c -o /dev/null'
   done
   hostile_jobs
+  mdspan_jobs
 }
 
 prepare() {
@@ -147,15 +174,15 @@ prepare() {
   fi
   printf '%s\n' "builddir = $work" 'rule job' '  command = ( $run ) && touch $out' '  description = $out' >"$work/build.ninja"
 }
-# last_of PATTERN: the last of the compilers with such a name: the newest.
-last_of() { printf '%s\n' "${compilers[@]}" | grep -- "$1" | sort -V | tail -n 1; }
+# newest NAME: the newest compiler of that name that packages.txt has.
+newest() { { compilers_of bookworm; compilers_of trixie; compilers_of sid; } | grep -F -- "$1-" | sort -V | tail -n 1; }
 write_jobs() {
   local compiler
   for compiler in "${compilers[@]}"; do
     default_jobs
     if [ $all = yes ]; then
       all_jobs
-    elif [[ " $(last_of '^g++') $(last_of clang) " = *" $compiler "* ]]; then
+    elif [[ " $(newest g++) $(newest clang++) " = *" $compiler "* ]]; then
       sources "$compiler/-std=c++20" -std=c++20 -fsyntax-only
     fi
   done

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt; the CI workflow runs presets that exist; CITATION.cff has the version.
+"""ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt, and README names its compilers; the CI workflow runs presets that exist;
+CITATION.cff has the version.
 
 SPDX-License-Identifier: Apache-2.0
 
@@ -11,6 +12,8 @@ import pathlib
 import re
 import sys
 
+SUITES = ["demo", "default", "full", "nightly"]
+RELEASES = ["bookworm", "trixie", "sid"]  # the compilers of tests/compilers.sh
 TOP_LEVEL_KEYS = {"name", "run-name", "on", "permissions", "env", "defaults", "concurrency", "jobs"}
 
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[2])
@@ -34,6 +37,13 @@ def package_sets(text):
     return sets
 
 
+def check_compilers(packages):
+    """README has the line that tests/compilers.sh --line prints if all of them pass."""
+    versions = {kind: sorted(int(name.rpartition("-")[2]) for name in packages if name.startswith(kind)) for kind in ("g++-", "clang-")}
+    line = f"g++ {', '.join(map(str, versions['g++-']))}; clang {', '.join(map(str, versions['clang-']))}"
+    check(line in (root / "README.md").read_text(), f"README.md does not name the compilers of cmake/packages.txt: {line}")
+
+
 def docker_packages(text):
     """What the Dockerfile's apt-get installs."""
     match = re.search(r"^RUN .*?apt-get install ([^&]*)", text.replace("\\\n", " "), re.MULTILINE)
@@ -42,9 +52,11 @@ def docker_packages(text):
 
 def check_packages():
     sets = package_sets((root / "cmake/packages.txt").read_text())
-    check(list(sets) == ["demo", "default", "full", "nightly"], f"cmake/packages.txt: sets {list(sets)}, not demo, default, full, nightly")
-    names = [name for members in sets.values() for name in members]
-    check(len(names) == len(set(names)), f"cmake/packages.txt: twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
+    check(list(sets) == [*SUITES, *RELEASES], f"cmake/packages.txt: sets {list(sets)}, not {[*SUITES, *RELEASES]}")
+    for group in SUITES, RELEASES:
+        names = [name for key in group for name in sets.get(key, [])]
+        check(len(names) == len(set(names)), f"cmake/packages.txt: twice: {sorted(n for n in set(names) if names.count(n) > 1)}")
+    check_compilers([name for key in RELEASES for name in sets.get(key, [])])
     wanted = {"ca-certificates", "git", *sets.get("demo", []), *sets.get("default", [])}
     installed = set(docker_packages((root / "cmake/Dockerfile").read_text()))
     check(installed >= wanted, f"cmake/Dockerfile: missing: {sorted(wanted - installed)}")
