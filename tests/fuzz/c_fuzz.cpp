@@ -73,7 +73,8 @@ struct c_matrix : ufp4_matrix, memory {
   void disturb(fuzz::input& in) {
     switch (in.below(3)) {
       case 0:
-        dtype = static_cast<std::int32_t>(in.below(2) == 0 ? 3 + in.below(200) : -1 - static_cast<int>(in.below(9)));
+        dtype = in.below(2) == 0 ? 3 + static_cast<std::int32_t>(in.below(200))
+                                 : -1 - static_cast<std::int32_t>(in.below(9));
         break;
       case 1: data = nullptr; break;
       default: rows = std::numeric_limits<std::size_t>::max() / (1 + in.below(4)), data = nullptr;

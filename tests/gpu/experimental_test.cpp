@@ -119,8 +119,8 @@ template <class F>
 void check_few_rows(const char* kernel, accumulate mode) {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(20)};
-  for (const std::size_t m : {17, 32, 33, 64})
-    for (const std::size_t k : {310, 4096}) {
+  for (const std::size_t m : {17u, 32u, 33u, 64u})
+    for (const std::size_t k : {310u, 4096u}) {
       const auto a = model::random_quantized<F>(gen, m, k, model::scales::ordinary, 0x1.8p-7f);
       const auto b = model::random_quantized<F>(gen, 530, k, model::scales::ordinary, 0x1.333334p+3f);
       REQUIRE(check(kernel, a, b, mode, -2.7f) == 0);

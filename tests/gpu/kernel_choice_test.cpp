@@ -86,7 +86,7 @@ TEST_CASE("compute capability 9 uses wgmma in programs that allow experimental k
 
 TEST_CASE("from 1024 rows on, compute capability 9 decodes operands once that need two tables of bytes", "[gpu]") {
   using ue5m3_e1m2 = block_format<fp4<E1M2>, ue5m3, 16, float>;
-  for (const std::size_t m : {1023, 1024}) {
+  for (const std::size_t m : {1023u, 1024u}) {
     CAPTURE(m);
     const std::string of_large = m < 1024 ? "gemm_wgmma_sm90" : "gemm_blocks_sm90";
     CHECK(chosen<mx_e1m2, mxint4>(90, m, fast) == of_large);
