@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # ufp4 - the library under each compiler that it names: nothing warns, README's program prints what README shows, an object has one ODR key.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/compilers.sh [--all] [COMPILER]... | --line COMPILERS.TXT...
+usage='usage: tests/compilers.sh [--all] [--strict] [COMPILER]... | --line COMPILERS.TXT...
   COMPILER   as g++-14 or clang++-19, installed where missing. Without any: the set of cmake/packages.txt that is named after this
              release of Debian; on other systems the g++ and clang of those sets that are on PATH, and g++
   --all      hours: under each compiler every example, test, bench and header by itself, in each dialect, and the examples with -O0,
              -O3 -march=native, -flto and -fsanitize=address,undefined. Without it the tool, the C interface, the Python module and the
              pages'"'"' programs are compiled by the newest g++ and clang of the sets alone
+  --strict   a compiler that cannot be installed counts as failed, not as skipped
   --line     prints the line of README that names the compilers which passed by these files
 Environment: UFP4_BUILD_DIR, where to build (default build/ in the source tree). Each compiler that passed adds a line to compilers.txt there.
 Ends with one line "N passed, N failed, N skipped"; exit status 1 if anything failed.'
@@ -15,7 +16,7 @@ shopt -s extglob
 unset CDPATH
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
-all=no compilers=()
+all=no strict=no compilers=()
 
 # majors NAME FILE...: the major versions of the compilers of that name that passed, as "11, 12, 13".
 majors() { sed -n "s/^$1-\([0-9]*\)\t.*\tpassed$/\1/p" "${@:2}" | sort -nu | paste -s -d , | sed 's/,/, /g'; }
@@ -26,6 +27,7 @@ fi
 for word in "$@"; do
   case $word in
     --all) all=yes ;;
+    --strict) strict=yes ;;
     --help | -h) echo "$usage"; exit 0 ;;
     -*) echo "unknown argument '$word'" >&2; echo "$usage" >&2; exit 2 ;;
     *) compilers+=("$word") ;;
@@ -50,7 +52,7 @@ install() {
   local name found=()
   install_build_tools || return
   for name in "${compilers[@]}"; do
-    if install_packages "${name/clang++/clang}"; then found+=("$name"); else echo "SKIPPED: $name" && skipped=$((skipped + 1)); fi
+    if install_packages "${name/clang++/clang}"; then found+=("$name"); else echo "SKIPPED: $name" && left_out=$((left_out + 1)); fi
   done
   compilers=("${found[@]}")
   [ ${#compilers[@]} -gt 0 ] || { echo "no compiler is left"; return 1; }
@@ -61,7 +63,7 @@ install() {
 # ---- The jobs are statements of a file for Ninja, which runs them side by side and shows the output of those that fail.
 
 warnings='-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror'
-strict="$warnings -Wsign-conversion -Wdouble-promotion -Wold-style-cast -Wundef"
+pedantic="$warnings -Wsign-conversion -Wdouble-promotion -Wold-style-cast -Wundef"
 # job NAME COMMAND: NAME is the compiler and what it compiles. The command line runs in the source tree; success leaves a file NAME.
 job() {
   printf 'build %s/%s: job\n  run = %s\n' "$work" "${1// /_}" "${2//\$/\$\$}" >>"$work/build.ninja"
@@ -103,11 +105,11 @@ default_jobs() {
     syntax "$compiler/$option/api_tour" "$option $warnings" examples/api_tour.cpp
   done
   for option in '-std=gnu++20' '-std=c++20 -fno-exceptions -fno-rtti -include before.hpp'; do
-    syntax "$compiler/$option/all_headers" "$option $strict" "$work/all.cpp"
-    syntax "$compiler/$option/hostile" "$option $strict -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
+    syntax "$compiler/$option/all_headers" "$option $pedantic" "$work/all.cpp"
+    syntax "$compiler/$option/hostile" "$option $pedantic -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
   done
   option="$(dialects "$compiler" | tail -n 1) -march=native"
-  syntax "$compiler/$option/hostile" "$option $strict -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
+  syntax "$compiler/$option/hostile" "$option $pedantic -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
   program "$compiler/-O2/readme" "-std=c++20 -O2 $warnings" examples/readme.cpp "$readme_check"
   job "$compiler/one_key" "tests/cpu/odr/one_key.sh $compiler $work/$compiler/odr || [ \$? -eq 77 ]"
 }
@@ -138,7 +140,7 @@ all_jobs() {
   local option header
   for option in $(dialects "$compiler"); do
     sources "$compiler/$option" "$option" -fsyntax-only
-    for header in $headers; do job "$compiler/$option/$header" "echo '#include <$header>' | $compiler $option $strict $include -fsyntax-only -x c++ -"; done
+    for header in $headers; do job "$compiler/$option/$header" "echo '#include <$header>' | $compiler $option $pedantic $include -fsyntax-only -x c++ -"; done
   done
   for option in -O0 -O2 '-O3 -march=native' '-O2 -flto' '-O1 -fsanitize=address,undefined'; do
     program "$compiler/$option/readme" "-std=c++20 $option $warnings" examples/readme.cpp "$readme_check"
@@ -225,7 +227,7 @@ report() {
 
 [ ${#compilers[@]} -gt 0 ] || choose_compilers
 echo "ufp4 under ${compilers[*]}, building in $work"
-skipped=0
+left_out=0 skipped=0
 step compiler-packages install || exit 1
 prepare
 write_jobs
@@ -234,5 +236,6 @@ step compilers run_jobs
 report
 summarize_steps
 passed=$(left_by_jobs .) failed=$(($(asked .) - $(left_by_jobs .)))
+if [ $strict = yes ]; then failed=$((failed + left_out)); else skipped=$((skipped + left_out)); fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]
