@@ -111,6 +111,7 @@ default_jobs() {
   option="$(dialects "$compiler" | tail -n 1) -march=native"
   syntax "$compiler/$option/hostile" "$option $pedantic -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
   program "$compiler/-O2/readme" "-std=c++20 -O2 $warnings" examples/readme.cpp "$readme_check"
+  program "$compiler/std_floats" "$(dialects "$compiler" | tail -n 1) -O0 $warnings" tests/hostile/std_floats.cpp \$program
   job "$compiler/one_key" "tests/cpu/odr/one_key.sh $compiler $work/$compiler/odr || [ \$? -eq 77 ]"
 }
 # The same bits in other settings, and an error that aborts with its message where there are no exceptions.
