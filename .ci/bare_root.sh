@@ -53,7 +53,9 @@ configure() {
 use_release() { # ROOT MIRROR RELEASE
   rm -rf "$1/etc/apt/sources.list.d" "$1/etc/apt/preferences.d"
   mkdir -p "$1/etc/apt/sources.list.d" "$1/etc/apt/preferences.d"
-  echo "deb ${2:-http://deb.debian.org/debian} $3 main" >"$1/etc/apt/sources.list"
+  local mirror=${2:-http://deb.debian.org/debian}
+  echo "deb $mirror $3 main" >"$1/etc/apt/sources.list"
+  [ "$3" = sid ] || echo "deb ${mirror%/debian}/debian-security $3-security main" >>"$1/etc/apt/sources.list"
 }
 
 run_in() {

@@ -69,7 +69,7 @@ function(ufp4_add_emulated program path test spec)
 endfunction()
 
 # Two files compiled for different processors, linked in both orders: of an inline function that both emit, the older one's copy must be
-# kept (detail/compiler.hpp). The programs print the hash of their results, cpu/odr/baseline.cpp. Other flags: cpu/odr/pairs.sh.
+# kept (detail/odr_key.hpp). The programs print the hash of their results, cpu/odr/baseline.cpp. Other flags: cpu/odr/pairs.sh.
 if("Nehalem" IN_LIST ufp4_processors)
   set(ufp4_odr_first newer baseline)
   set(ufp4_odr_second baseline newer)

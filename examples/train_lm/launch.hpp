@@ -42,8 +42,8 @@ inline int rank_of_mpirun() {
 
 namespace detail {
 
-/// Settings of Open MPI that the user has not set, by their names in version 4 (OMPI) and from version 5 on (PRTE); MPICH
-/// does not read them.
+/// Settings of Open MPI that the user has not set, by their names in version 4 (OMPI) and from version 5 on (PRTE).
+/// MPICH does not read them.
 inline void choose_mpirun_settings() {
   const auto unless_set = [](const char* name, const char* value) { setenv(name, value, 0); };
   // More ranks than cores: slow, but the same bits.

@@ -48,8 +48,8 @@ inline constexpr format_note format_notes[] = {
     {"mxfp6_e2m3", "6-bit floats in a byte, power-of-two scales of 32", "OCP MXFP6 (E2M3)"},
 };
 
-/// The index of a format's row; the number of rows if it has none. (Not a pointer: with -fsanitize=undefined g++ 12 does
-/// not compare one with nullptr at compile time.)
+/// The index of a format's row; the number of rows if it has none. (Not a pointer: with -fsanitize=undefined, g++ 12
+/// does not compare one with nullptr at compile time.)
 constexpr std::size_t find_note(std::string_view name) {
   std::size_t row = 0;
   while (row < std::size(format_notes) && format_notes[row].name != name) ++row;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Define a macro before the first ufp4 header. Translation units of one program may define different macros and be
-// compiled with different flags: detail/compiler.hpp gives each combination a namespace of its own.
+// compiled with different flags: detail/odr_key.hpp gives each combination a namespace of its own.
 //
 // | macro                  | effect                                                                                 |
 // |------------------------|----------------------------------------------------------------------------------------|

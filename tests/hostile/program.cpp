@@ -1,8 +1,8 @@
 // ufp4 - a program for hostile settings: it calls every operation of the host and prints a hash of the results.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Compiled by tests/compilers.sh behind macros.hpp, without exceptions and RTTI, and in other ways. With an argument it causes
-// an error, whose message is printed to stderr before the program aborts.
+// Compiled by tests/compilers.sh behind macros.hpp, without exceptions and RTTI, and in other ways. With an argument it
+// causes an error, whose message is printed to stderr before the program aborts.
 #include <ufp4/ufp4.hpp>
 
 #include <cstdint>

@@ -40,7 +40,7 @@ def package_sets(text):
 def check_compilers(packages):
     """README has the line that tests/compilers.sh --line prints if all of them pass."""
     versions = {kind: sorted(int(name.rpartition("-")[2]) for name in packages if name.startswith(kind)) for kind in ("g++-", "clang-")}
-    line = f"g++ {', '.join(map(str, versions['g++-']))}; clang {', '.join(map(str, versions['clang-']))}"
+    line = f"g++ {', '.join(map(str, versions['g++-']))}; clang {', '.join(map(str, versions['clang-']))} ("
     check(line in (root / "README.md").read_text(), f"README.md does not name the compilers of cmake/packages.txt: {line}")
 
 

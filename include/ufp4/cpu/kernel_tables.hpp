@@ -75,7 +75,7 @@ struct row_list {
   std::size_t count;
 };
 /// The kernels that a file with UFP4_COMPILE_KERNELS defines for all files with UFP4_EXTERNAL_KERNELS. They may be
-/// compiled with other flags, so no name in this has a key (detail/compiler.hpp): both call kernels by one type.
+/// compiled with other flags, so no name in this has a key (detail/odr_key.hpp): both call kernels by one type.
 struct compiled_kernels {
   row_list<quantize_row> quantize;
   row_list<kernel_row<amax_function>> amax;

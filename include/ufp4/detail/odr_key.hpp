@@ -6,9 +6,9 @@
 // so the name of UFP4_CODE is a key of everything that the compiled functions depend on: the instruction sets of the
 // translation unit and the macros of config.hpp (architecture decision 5; tests/cpu/odr).
 //
-// The bits of the key are read here, once: compilers define macros such as __AVX512BF16__ anew in each target region
-// (g++ 14 and newer), and all regions of a file must use one namespace. Include the first header of ufp4 outside of
-// target regions of your own.
+// The key is computed once, when this header is read: g++ 14 and newer redefine macros such as __AVX512BF16__ inside a
+// target region, and all regions of a file must use one namespace. Do not include the first ufp4 header inside a target
+// region.
 #pragma once
 
 #include <ufp4/config.hpp>

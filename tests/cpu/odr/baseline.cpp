@@ -1,4 +1,4 @@
-// ufp4 - the translation unit that is compiled for any x86-64, linked with one that is not (detail/compiler.hpp).
+// ufp4 - the translation unit that is compiled for any x86-64, linked with one that is not (detail/odr_key.hpp).
 // SPDX-License-Identifier: Apache-2.0
 //
 // An inline function that both units emit exists once in the program. If the linker kept the newer unit's copy of one
