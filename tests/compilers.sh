@@ -149,7 +149,7 @@ all_jobs() {
     sources "$compiler/$option" "$option" -fsyntax-only
     for header in $headers; do job "$compiler/$option/$header" "echo '#include <$header>' | $compiler $option $pedantic $include -fsyntax-only -x c++ -"; done
   done
-  for option in -O0 -O2 '-O3 -march=native' '-O2 -flto' '-O1 -fsanitize=address,undefined'; do
+  for option in -O0 -O2 '-O3 -march=native' '-O2 -flto=auto' '-O1 -fsanitize=address,undefined'; do
     [ "$option" = -O2 ] || program "$compiler/$option/readme" "-std=c++20 $option $warnings" examples/readme.cpp "$readme_check"
     program "$compiler/$option/api_tour" "-std=c++20 $option $warnings" examples/api_tour.cpp '$program >$program.log'
     sources "$compiler/$option" "-std=c++20 $option" '-c -o /dev/null'

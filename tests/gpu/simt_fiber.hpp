@@ -231,7 +231,11 @@ class fiber {
   void (*entry_)() = nullptr;
   void* top_ = nullptr;
   void* fake_stack_ = nullptr;
-  [[maybe_unused]] void* watched_as_ = nullptr;  // by ThreadSanitizer
+#if defined(UFP4_SIMT_TSAN)
+#if defined(UFP4_SIMT_TSAN)
+  void* watched_as_ = nullptr;
+#endif
+#endif
   const void* bottom_ = nullptr;
   std::size_t bytes_ = 0;
   void* mapped_ = nullptr;
