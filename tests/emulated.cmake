@@ -4,13 +4,14 @@
 #
 # | processor    | build                | tier         | tests                                                    |
 # |--------------|----------------------|--------------|----------------------------------------------------------|
-# | Haswell      | preset full          | avx2         | kernels and operations                                   |
+# | Haswell      | preset full          | avx2         | the tier's own kernels and the operations that call them |
 # | Nehalem      | preset full          | scalar       | kernels; of quantize_kernels the bytes of one seed       |
 # | max          | preset aarch64-qemu  | neon_bf16    | products; the other kernels are cortex-a53's             |
 # | neoverse-n1  | preset aarch64-qemu  | neon_dotprod | products                                                 |
 # | cortex-a53   | preset aarch64-qemu  | neon         | kernels                                                  |
 set(ufp4_emulated_products "^cpu/(dispatch|.*gemm)")
 set(ufp4_emulated_kernels "^cpu/(dispatch|.*gemm|.*kernels|extended_formats)")
+set(ufp4_emulated_avx2 "^cpu/(dispatch|gemm_lanes|(quantize|dequantize|hadamard)_kernels)|^(explain|dequantize|gemm_plain)_test")
 set(ufp4_emulated_operations "^(explain|gemm_(exact|plain|prepacked|grouped|bias|range|wide)|hadamard|dequantize|quantize_transform)_test")
 
 set(ufp4_processors "")
@@ -25,7 +26,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND UFP4_TEST_LEVEL MATCHES "^(ful
   set(ufp4_qemu ${UFP4_QEMU_X86_64})
   set(ufp4_processors Haswell Nehalem)
   set(ufp4_tiers avx2 scalar)
-  set(ufp4_emulated "ufp4_emulated_kernels|ufp4_emulated_operations" ufp4_emulated_kernels)
+  set(ufp4_emulated ufp4_emulated_avx2 ufp4_emulated_kernels)
 endif()
 
 # ufp4_emulated_test(NAME PROCESSOR COMMAND...): skipped, with the reason, where there is no emulator.
