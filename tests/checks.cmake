@@ -48,10 +48,10 @@ endif()
 set(ufp4_ways package)
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
   set(ufp4_ways hip_package hip_subdirectory cuda_package cuda_subdirectory conan vcpkg readme include package subdirectory
-      fetch_found fetch_missing pkgconfig components kernels c one_header meson bazel xmake spack cpm)
+      fetch_found fetch_missing pkgconfig components kernels c one_header)
 endif()
 if(UFP4_TEST_LEVEL STREQUAL nightly)
-  list(APPEND ufp4_ways bazel_program)
+  list(APPEND ufp4_ways meson bazel bazel_program xmake spack cpm)
 endif()
 ufp4_bash_check(packages_install 300 tests/consume/run.sh install)
 set_tests_properties(packages_install PROPERTIES FIXTURES_SETUP packages)
@@ -90,11 +90,8 @@ endif()
 
 # The Python package: built by pip, its bits, its first steps, its source distribution. They share an environment of Python.
 set(ufp4_python_checks tests first_steps sdist)
-if(NOT UFP4_TEST_LEVEL STREQUAL default)
-  list(APPEND ufp4_python_checks cuda)
-endif()
 if(UFP4_TEST_LEVEL STREQUAL nightly)
-  list(APPEND ufp4_python_checks readme from_sdist sanitize torch) # PyTorch: 5 GB
+  list(APPEND ufp4_python_checks cuda readme from_sdist sanitize torch) # PyTorch: 5 GB
 endif()
 ufp4_bash_check(python_wheel 900 tests/python/run.sh wheel)
 set_tests_properties(python_wheel PROPERTIES FIXTURES_SETUP python_wheel RESOURCE_LOCK python COST 100)
@@ -122,11 +119,9 @@ ufp4_bash_check(misuse 900 tests/compile_fail/check.sh)
 # Every kernel compiled by the vendors' compilers for each architecture, and the instructions in it.
 ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu)
 ufp4_bash_check(gpu_sass 900 tests/gpu/sass_check.sh --out ${PROJECT_BINARY_DIR}/gpu) # the cubins of gpu_compile_cuda
-ufp4_bash_check(gpu_compile_hip 1800 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip)
-ufp4_bash_check(gpu_compiled 1800 tests/gpu/compiled.sh --out ${PROJECT_BINARY_DIR}/compiled)
 # What runs on a borrowed GPU, end to end without one.
 ufp4_bash_check(gpu_borrowed 600 tests/gpu/borrowed_rehearsal.sh $<TARGET_FILE:ufp4_gpu_kernels>)
-set(use_every_core gpu_compile_cuda gpu_sass gpu_compile_hip gpu_compiled gpu_borrowed)
+set(use_every_core gpu_compile_cuda gpu_sass gpu_borrowed)
 set_tests_properties(${use_every_core} PROPERTIES RUN_SERIAL TRUE)
 set_tests_properties(gpu_sass PROPERTIES DEPENDS gpu_compile_cuda)
 
@@ -134,10 +129,12 @@ if(UFP4_TEST_LEVEL STREQUAL full)
   return()
 endif()
 
+ufp4_bash_check(gpu_compile_hip 1800 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip)
+ufp4_bash_check(gpu_compiled 1800 tests/gpu/compiled.sh --out ${PROJECT_BINARY_DIR}/compiled)
 # The compilers of this distribution, in every dialect and setting.
 ufp4_bash_check(compilers 28800 tests/compilers.sh --all)
 ufp4_bash_check(tidy 7200 tests/tidy.sh)
 ufp4_bash_check(gpu_tests_cuda 7200 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu_tests --targets 80 --tests)
 ufp4_bash_check(gpu_tests_hip 7200 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip_tests --targets gfx90a --tests)
 ufp4_bash_check(nightly_fuzz 7200 tests/fuzz/run.sh --seconds 600 --out ${PROJECT_BINARY_DIR}/fuzz)
-set_tests_properties(compilers tidy gpu_tests_cuda gpu_tests_hip nightly_fuzz PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(gpu_compile_hip gpu_compiled compilers tidy gpu_tests_cuda gpu_tests_hip nightly_fuzz PROPERTIES RUN_SERIAL TRUE)

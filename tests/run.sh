@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/run.sh [--strict] [--full | --nightly | --preset NAME...] [--list]
   (nothing)        the default test suite: ten minutes on two cores, installation included
-  --full           also: sanitizers, clang, optimized builds, emulated processors, GPU compilers, every way to get the library
-  --nightly        also the sweeps, fuzzing, clang-tidy, and every test with clang and under sanitizers: hours
+  --full           also: sanitizers, emulated processors, nvcc, the ways to get the library
+  --nightly        also clang, optimized builds, HIP, other build systems, sweeps, fuzzing, clang-tidy, every test under sanitizers: hours
   --preset NAME    these workflow presets of CMakePresets.json alone
   --strict         a skipped test counts as failed unless tests/may_skip.txt names it: with every package installed, none should skip
   --list           names the presets and what each tests
@@ -18,7 +18,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 exec 2>&1
 . "$source_dir/cmake/bare_machine.sh"
 
-full=(full sanitize threads clang bits aarch64-qemu)
+full=(full sanitize threads aarch64-qemu)
 nightly=(nightly sanitize-all threads clang-all bits-all aarch64-qemu)
 presets=(default) sets='demo default' strict=no
 while [ $# -gt 0 ]; do
