@@ -20,9 +20,9 @@ using support::rejection;
 namespace {
 
 using nvfp4_rows = block_format<fp4<E2M1>, e4m3, 16, per_row<float>>;
-using int4_tiles = block_format<int4, ue5m3, {4, 16}, per_segment<64, bf16>>;
+using int4_tiles = block_format<int4, ue5m3, block_shape{4, 16}, per_segment<64, bf16>>;
 using by_48 = block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>;
-using tiles_of_80 = block_format<int4, ue5m3, {4, 16}, per_segment<80, bf16>>;
+using tiles_of_80 = block_format<int4, ue5m3, block_shape{4, 16}, per_segment<80, bf16>>;
 
 constexpr std::size_t rows = 11, cols = 300;
 

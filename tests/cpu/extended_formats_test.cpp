@@ -33,7 +33,7 @@ const std::vector<format_spec>& formats() {
   static const std::vector<format_spec> list = [] {
     std::vector<format_spec> all = {
         spec_of<block_format<fp4<E2M1>, e4m3, 16, per_row<float>>>,
-        spec_of<block_format<int4, ue5m3, {4, 16}, per_segment<64, bf16>>>,
+        spec_of<block_format<int4, ue5m3, block_shape{4, 16}, per_segment<64, bf16>>>,
         spec_of<block_format<fp4<E2M1>, e4m3, 16, per_segment<48, float>>>,
         spec_of<block_format<one_of<fp4<E2M1>, int4>, ue5m3, 32, per_segment<96, bf16>>>,
         spec_of<block_format<one_of<fp4<E2M1>, fp4<E1M2>, scaled<int4, 3>, int4>, ue5m3, 16>>,

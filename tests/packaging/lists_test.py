@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt, and README names its compilers; the CI workflow runs presets that exist;
-CITATION.cff has the version.
+"""ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt, and README names its compilers; the CI workflows run presets and scripts
+that exist; CITATION.cff has the version.
 
 SPDX-License-Identifier: Apache-2.0
 
@@ -71,20 +71,22 @@ def presets_run(job):
             yield from job["strategy"]["matrix"][variable[1]] if variable else [word]
 
 
-def check_workflow(workflow):
+def check_workflow(file, workflow):
     keys = {"on" if key is True else key for key in workflow}  # YAML 1.1 reads the key `on` as true
-    check(keys <= TOP_LEVEL_KEYS, f"ci.yml: unknown keys: {sorted(keys - TOP_LEVEL_KEYS)}")
+    check(keys <= TOP_LEVEL_KEYS, f"{file}: unknown keys: {sorted(keys - TOP_LEVEL_KEYS)}")
     presets = json.loads((root / "CMakePresets.json").read_text())["workflowPresets"]
     existing = {preset["name"] for preset in presets}
-    run = []
     for name, job in workflow.get("jobs", {}).items():
-        check("runs-on" in job, f"ci.yml: job {name}: no runs-on")
+        check("runs-on" in job, f"{file}: job {name}: no runs-on")
         uses = [step.get("uses", "") for step in job.get("steps", [])]
-        check(any(use.startswith("actions/checkout@") for use in uses), f"ci.yml: job {name}: no checkout step")
-        for preset in presets_run(job):
-            run.append(preset)
-            check(preset in existing, f"ci.yml: job {name}: CMakePresets.json has no workflow preset '{preset}'")
-    check(run, "ci.yml: no job runs a workflow preset")
+        check(any(use.startswith("actions/checkout@") for use in uses), f"{file}: job {name}: no checkout step")
+        run = list(presets_run(job))
+        for preset in run:
+            check(preset in existing, f"{file}: job {name}: CMakePresets.json has no workflow preset '{preset}'")
+        scripts = [word for step in job.get("steps", []) for word in re.findall(r"\b(?:tests|examples)/\w+\.sh\b", step.get("run", ""))]
+        for script in scripts:
+            check((root / script).is_file(), f"{file}: job {name}: there is no {script}")
+        check(run or scripts or "ctest" in str(job), f"{file}: job {name} tests nothing")
 
 
 def check_citation():
@@ -99,12 +101,13 @@ try:
 except ImportError:
     yaml = None
 if yaml:
-    try:
-        check_workflow(yaml.safe_load((root / ".github/workflows/ci.yml").read_text()))
-    except yaml.YAMLError as error:
-        errors.append(f"ci.yml: not YAML: {error}")
+    for file in sorted((root / ".github/workflows").glob("*.yml")):
+        try:
+            check_workflow(file.name, yaml.safe_load(file.read_text()))
+        except yaml.YAMLError as error:
+            errors.append(f"{file.name}: not YAML: {error}")
 if errors:
     sys.exit("\n".join(errors))
 if not yaml:
-    print("SKIPPED: no PyYAML (apt-get install python3-yaml), so .github/workflows/ci.yml was not checked")
+    print("SKIPPED: no PyYAML (apt-get install python3-yaml), so .github/workflows was not checked")
     sys.exit(77)

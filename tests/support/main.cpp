@@ -1,18 +1,17 @@
 // ufp4 - main() of every test binary.
 // SPDX-License-Identifier: Apache-2.0
-#include "support/seed.hpp"
-#include "support/skip.hpp"
-
+#define CATCH_CONFIG_RUNNER  // Catch2 2.13 compiles itself here
 #include <cstdio>
 #include <exception>
 #include <string_view>
 
+#include "support/catch.hpp"
+#include "support/seed.hpp"
+#include "support/skip.hpp"
+
 #if __has_include(<catch2/catch_all.hpp>)
-#include <catch2/catch_all.hpp>
 using listener_base = Catch::EventListenerBase;
 #else
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
 using listener_base = Catch::TestEventListenerBase;
 #endif
 
