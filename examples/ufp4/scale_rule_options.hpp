@@ -70,10 +70,11 @@ inline ufp4::scale_rule_spec search_named(const std::string& text) {
   if (error == "mae") search.error = ufp4::search_error::absolute;
   if (error != "mse" && error != "mae") reject();
   if (error.size() == text.size()) return search;
-  const std::string_view steps = std::string_view(text).substr(error.size() + 1);
-  const std::size_t comma = steps.find(',');
-  const int below = small_number(steps.substr(0, comma), 254);
-  const int above = comma == std::string_view::npos ? -1 : small_number(steps.substr(comma + 1), 254);
+  const std::size_t comma = text.find(',');
+  if (comma == std::string::npos) reject();
+  const std::string_view all = text;
+  const int below = small_number(all.substr(0, comma).substr(error.size() + 1), 254);
+  const int above = small_number(all.substr(comma + 1), 254);
   if (below < 0 || above < 0) reject();
   search.window = {static_cast<std::uint8_t>(below), static_cast<std::uint8_t>(above)};
   return search;
