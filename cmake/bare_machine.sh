@@ -71,7 +71,7 @@ have_package() {
     clang-[0-9]*) have_programs "clang++${1#clang}" ;;
     libc++-19-dev) has_header __config clang++-19 -stdlib=libc++ ;;
     libc++abi-19-dev) [ -e "$(clang++-19 -print-file-name=libc++abi.so 2>/dev/null)" ] ;;
-    libclang-rt-19-dev) compgen -G "$(clang++-19 -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null ;;
+    libclang-rt-*-dev) compgen -G "$("clang++-${1//[!0-9]/}" -print-resource-dir 2>/dev/null)/lib/*/libclang_rt.fuzzer*.a" >/dev/null ;;
     hipcc) have_programs hipcc || have_programs "${ROCM_PATH:-/opt/rocm}/bin/hipcc" ;;
     python3-numpy) python_with numpy >/dev/null ;;
     python3-scipy) python_with numpy,scipy >/dev/null ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ufp4 - the library under each compiler that README names: no warning, README's output, one ODR key in an object file.
+# ufp4 - the library under each compiler that README names: no warning, the same bits, one ODR key in an object file.
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/compilers.sh [--all] [--strict] [COMPILER]... | --line COMPILERS.TXT...
   COMPILER   as g++-14 or clang++-19, installed where missing. Without any: the set of cmake/packages.txt that is named after this
@@ -20,7 +20,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 all=no strict=no compilers=()
 
 # majors NAME FILE...: the major versions of the compilers of that name that passed, as "11, 12, 13".
-majors() { sed -n "s/^$1-\([0-9]*\)\t.*\tpassed$/\1/p" "${@:2}" | sort -nu | paste -s -d , | sed 's/,/, /g'; }
+majors() { sed -n "s/^$1-\([0-9]*\)\t.*\tpassed$/\1/p" /dev/null "${@:2}" | sort -nu | paste -s -d , | sed 's/,/, /g'; }
 if [ "${1:-}" = --line ]; then
   echo "g++ $(majors g++ "${@:2}"); clang $(majors clang++ "${@:2}")"
   exit
@@ -55,7 +55,8 @@ install() {
   local name found=()
   install_build_tools || return
   for name in "${compilers[@]}"; do
-    if install_packages "${name/clang++/clang}"; then found+=("$name"); else skip "$name, which cannot be installed"; fi
+    if install_packages "${name/clang++/clang}"; then found+=("$name"); else skip "$name, which cannot be installed"; continue; fi
+    if [ $all = yes ] && [[ $name = clang* ]]; then install_packages "libclang-rt-${name#clang++-}-dev" || skip "$name's sanitizers"; fi
   done
   compilers=("${found[@]}")
   [ ${#compilers[@]} -gt 0 ] || { echo "no compiler is left"; return 1; }
@@ -72,18 +73,17 @@ job() {
   printf 'build %s/%s: job\n  run = %s\n' "$work" "${1// /_}" "${2//\$/\$\$}" >>"$work/build.ninja"
   echo "${1// /_}" >>"$work/jobs"
 }
-# dialects COMPILER [PROGRAM]: the options of C++20, 23 and 26, those in which it compiles this.
+# dialects COMPILER: the options of C++20, 23 and 26, those that the compiler has.
 dialects() {
   local names name
   for names in 'c++20' 'c++23 c++2b' 'c++26 c++2c'; do
     for name in $names; do
-      if "$1" "-std=$name" -fsyntax-only -x c++ - <<<"${2:-}" 2>/dev/null; then echo "-std=$name"; break; fi
+      if "$1" "-std=$name" -fsyntax-only -x c++ /dev/null 2>/dev/null; then echo "-std=$name"; break; fi
     done
   done
 }
-# In C++23 clang 17 cannot read the std::map of g++ 14, which the tool and many tests use.
-uses_map='#include <map>
-int at(std::map<int, int>& map) { return map[1]; }'
+# whole_dialects COMPILER: those in which every header and source compiles. In C++23 clang 17 cannot read the std::map of g++ 14.
+whole_dialects() { if [ "$1" = clang++-17 ]; then echo -std=c++20; else dialects "$1"; fi; }
 # syntax NAME OPTIONS FILE: the compiler's front end alone.
 syntax() { job "$1" "$compiler $2 $include -fsyntax-only $3"; }
 # sources GROUP OPTIONS HOW: compiles the sources of every example; HOW is -fsyntax-only, or -c -o /dev/null.
@@ -109,10 +109,8 @@ may_skip() { echo "$1 || { [ \$? -eq 77 ] && echo skipped >>$work/skipped; }"; }
 # What every compiler has to do. These functions use the variables compiler and options, its dialects.
 default_jobs() {
   local option
-  for option in "${options[@]}"; do
-    syntax "$compiler/$option/readme" "$option $warnings" examples/readme.cpp
-    syntax "$compiler/$option/api_tour" "$option $warnings" examples/api_tour.cpp
-  done
+  for option in "${options[@]}"; do syntax "$compiler/$option/readme" "$option $warnings" examples/readme.cpp; done
+  syntax "$compiler/${options[-1]}/api_tour" "${options[-1]} $warnings" examples/api_tour.cpp
   for option in '-std=gnu++20' '-std=c++20 -fno-exceptions -fno-rtti -include before.hpp'; do
     syntax "$compiler/$option/all_headers" "$option $pedantic" "$work/all.cpp"
     syntax "$compiler/$option/hostile" "$option $pedantic -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
@@ -133,7 +131,7 @@ hostile_jobs() {
   program "$compiler/abort/hostile" '-std=c++20 -O1 -fno-exceptions' tests/hostile/program.cpp \
     '! $program mistake 2>$program.log && grep -q "dequantize: shape mismatch: out is 1 x 1, the quantized matrix is 5 x 70" $program.log'
 }
-# <mdspan> is in libstdc++ from g++ 15 on, and in libc++ from clang 17 on. Catch2 3 is a library compiled for libstdc++.
+# <mdspan> is in libstdc++ from g++ 16 on, and in libc++, for which Catch2 3, a library compiled for libstdc++, cannot be used.
 mdspan_jobs() {
   local library catch2=''
   if has_header catch2/catch_all.hpp; then catch2=-lCatch2; fi
@@ -143,12 +141,12 @@ mdspan_jobs() {
     # shellcheck disable=SC2086 # a word or none
     echo '#include <mdspan>' | "$compiler" -std=c++23 $library -fsyntax-only -x c++ - 2>/dev/null || continue
     program "$compiler/mdspan$library" "-std=c++23 $library" "tests/interop/mdspan_test.cpp tests/support/main.cpp $catch2" \
-      '$program >$program.log'
+      "$(may_skip '$program >$program.log')"
   done
 }
 all_jobs() {
   local option header
-  for option in $(dialects "$compiler" "$uses_map"); do
+  for option in $(whole_dialects "$compiler"); do
     sources "$compiler/$option" "$option" -fsyntax-only
     for header in $headers; do job "$compiler/$option/$header" "echo '#include <$header>' | $compiler $option $pedantic $include -fsyntax-only -x c++ -"; done
   done
@@ -179,16 +177,25 @@ prepare() {
     sed 's|^include/||')
   [ -d /usr/include/eigen3 ] || headers=$(grep -v eigen <<<"$headers")
   for header in $headers; do echo "#include <$header>"; done >"$work/all.cpp" # in the other order than other tests
-  if python=$(make_venv compilers 'nanobind>=3,<4') && have_package python3-dev; then
+  python_include=''
+  if ! any_compiles_sources; then :
+  elif python=$(make_venv compilers 'nanobind>=3,<4') && have_package python3-dev; then
     python_include="-isystem $("$python" -m nanobind --include_dir) -isystem $("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')"
   else
     skip "the Python module, which needs nanobind and Python's headers"
-    python_include=''
   fi
   printf '%s\n' "builddir = $work" 'rule job' '  command = ( $run ) && touch $out' '  description = $out' >"$work/build.ninja"
 }
-# newest NAME: the newest compiler of that name that packages.txt has.
-newest() { { compilers_of bookworm; compilers_of trixie; compilers_of sid; } | grep -F -- "$1-" | sort -V | tail -n 1; }
+# newest NAME: the newest compiler of that name that packages.txt has. Without --all, these two alone compile the tool and its like.
+newest() { { compilers_of bookworm; compilers_of trixie; compilers_of sid; } | grep "^$1-" | sort -V | tail -n 1; }
+compiles_sources() { [ $all = yes ] || [[ " $(newest g++) $(newest clang++) " = *" $1 "* ]]; }
+any_compiles_sources() {
+  local compiler
+  for compiler in "${compilers[@]}"; do
+    if compiles_sources "$compiler"; then return; fi
+  done
+  return 1
+}
 write_jobs() {
   local compiler options
   for compiler in "${compilers[@]}"; do
@@ -196,7 +203,7 @@ write_jobs() {
     default_jobs
     if [ $all = yes ]; then
       all_jobs
-    elif [[ " $(newest g++) $(newest clang++) " = *" $compiler "* ]]; then
+    elif compiles_sources "$compiler"; then
       program "$compiler/-O2/readme" "-std=c++20 -O2 $warnings" examples/readme.cpp "$readme_check"
       sources "$compiler/-std=c++20" -std=c++20 -fsyntax-only
     fi
@@ -215,12 +222,13 @@ front_end() { # COMPILER DIALECT
     -D UFP4_TEST_LEVEL=nightly -D UFP4_TEST_BATCH=1 -D UFP4_C=ON -D UFP4_KERNELS=ON -D UFP4_CUDA=OFF \
     -D UFP4_Catch2_USABLE=ON -D UFP4_benchmark_USABLE=ON >"$build.log" 2>&1 || # an older g++ cannot link the newer one's libraries
     { tail -n 20 "$build.log"; return 1; }
+  sed -n "s/^-- ufp4: \(.* is left out.*\)/$1 $2: \1/p" "$build.log"
   ninja -C "$build" -t targets all | sed -n 's/: CXX_COMPILER__.*//p' | xargs ninja -C "$build" -k 0
 }
 every_source() {
   local compiler dialect status=0
   for compiler in "${compilers[@]}"; do
-    for dialect in $(dialects "$compiler" "$uses_map"); do
+    for dialect in $(whole_dialects "$compiler"); do
       echo "$compiler/every_source$dialect.passed" >>"$work/jobs"
       if front_end "$compiler" "$dialect"; then touch "$work/$compiler/every_source$dialect.passed"
       else echo "FAILED: $compiler $dialect: every source"; status=1; fi
@@ -245,6 +253,7 @@ report() {
 [ ${#compilers[@]} -gt 0 ] || choose_compilers
 echo "ufp4 under ${compilers[*]}, building in $work"
 missing=0
+rm -f "$ufp4_build/compilers.txt"
 step compiler-packages install || exit 1
 prepare
 write_jobs

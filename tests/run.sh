@@ -24,7 +24,7 @@ presets=(default) sets='demo default' strict=no
 while [ $# -gt 0 ]; do
   case $1 in
     --full) presets=("${full[@]}") sets='demo default full' ;;
-    --nightly) presets=("${nightly[@]}") sets="demo default full nightly $(debian_release)" ;;
+    --nightly) presets=("${nightly[@]}") sets="demo default full nightly" ;;
     --strict) strict=yes ;;
     --list) cd "$source_dir" && awk -F'"' '/"name"/ { name = $4 } /"displayName"/ { printf "%-14s %s\n", name, $4 }' CMakePresets.json; exit ;;
     --preset)

@@ -1,4 +1,4 @@
-// ufp4 - a program for hostile settings: it calls every operation of the host and prints a hash of the results.
+// ufp4 - a program for hostile settings: it quantizes, multiplies and prints a hash of the results.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Compiled by tests/compilers.sh behind macros.hpp, without exceptions and RTTI, and in other ways. With an argument it

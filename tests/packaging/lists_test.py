@@ -38,10 +38,13 @@ def package_sets(text):
 
 
 def check_compilers(packages):
-    """README has the line that tests/compilers.sh --line prints if all of them pass."""
+    """README has the line that tests/compilers.sh --line prints if all of them pass, and nightly.yml a job for each."""
     versions = {kind: sorted(int(name.rpartition("-")[2]) for name in packages if name.startswith(kind)) for kind in ("g++-", "clang-")}
     line = f"g++ {', '.join(map(str, versions['g++-']))}; clang {', '.join(map(str, versions['clang-']))} ("
     check(line in (root / "README.md").read_text(), f"README.md does not name the compilers of cmake/packages.txt: {line}")
+    jobs = re.findall(r"compiler: (\S+)}", (root / ".github/workflows/nightly.yml").read_text())
+    wanted = [name.replace("clang-", "clang++-") for name in packages]
+    check(sorted(jobs) == sorted(wanted), f"nightly.yml: not a job for each compiler of cmake/packages.txt: {sorted(set(jobs) ^ set(wanted))}")
 
 
 def docker_packages(text):

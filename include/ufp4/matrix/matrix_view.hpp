@@ -37,7 +37,7 @@ struct matrix_element<::__half> : element_kind<dtype::fp16> {};
 template <>
 struct matrix_element<_Float16> : element_kind<dtype::fp16> {};
 #endif
-#if defined(__STDCPP_FLOAT16_T__) && !defined(UFP4_HAS_FLOAT16)  // else it is _Float16
+#if defined(__STDCPP_FLOAT16_T__) && !defined(UFP4_HAS_FLOAT16)  // in nvcc; else it is _Float16
 template <>
 struct matrix_element<std::float16_t> : element_kind<dtype::fp16> {};
 #endif
