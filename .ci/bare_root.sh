@@ -5,7 +5,7 @@ usage='usage: .ci/bare_root.sh make FOLDER [RELEASE] | run FOLDER COMMAND
   make FOLDER [RELEASE]  debootstrap (minbase, ca-certificates, git) of a release of the mirror of this machine (bookworm, trixie, sid;
                       default: the release of this machine), with the configuration of apt and pip of this machine, and a clone of this
                       repository in /root/ufp4
-  run FOLDER COMMAND  runs a command line in /root/ufp4 of that folder; of the environment it gets CI and pip's variables
+  run FOLDER COMMAND  runs a command line in /root/ufp4 of that folder; of the environment it gets the variables of CI and pip
 Nothing of this machine is visible in the folder but the kernel and that configuration. Needs root. Exit status 77 where debootstrap
 cannot be had or does not work here.'
 set -euo pipefail
