@@ -4,8 +4,8 @@
 usage='usage: .ci/bare_root.sh make FOLDER [RELEASE] | run FOLDER COMMAND
   make FOLDER [RELEASE]  debootstrap (minbase, ca-certificates, git) of a release of the mirror of this machine (bookworm, trixie, sid;
                       default: the release of this machine), with the configuration of apt and pip of this machine, and a clone of this
-                      repository in /root/ufp4
-  run FOLDER COMMAND  runs a command line in /root/ufp4 of that folder; of the environment it gets the variables of CI and pip
+                      repository in /ufp4
+  run FOLDER COMMAND  runs a command line in /ufp4 of that folder; of the environment it gets the variables of CI and pip
 Nothing of this machine is visible in the folder but the kernel and that configuration. Needs root. Exit status 77 where debootstrap
 cannot be had or does not work here.'
 set -euo pipefail
@@ -30,7 +30,7 @@ make_root() {
   [ "$release" = "$own" ] || use_release "$root" "$mirror" "$release"
   # shellcheck disable=SC2015 # devices may be there already
   for device in null zero full random urandom tty; do [ -e "$root/dev/$device" ] || cp -a "/dev/$device" "$root/dev/"; done
-  git -c safe.directory='*' clone -q "$source" "$root/root/ufp4"
+  git -c safe.directory='*' clone -q "$source" "$root/ufp4"
 }
 
 # Copies the configuration of apt and pip, and pip's certificate file.
@@ -70,7 +70,7 @@ run_in() {
       mount -t devpts -o newinstance,ptmxmode=0666 devpts "$1/dev/pts" && mount -t tmpfs tmpfs "$1/dev/shm" &&
       ln -sfn pts/ptmx "$1/dev/ptmx" && exec chroot "$1" "${@:2}"' \
     bare_root "$root" /usr/bin/env -i HOME=/root LANG=C PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb CI="${CI:-}" "${line[@]}" \
-    bash -c "cd /root/ufp4 && $2"
+    bash -c "cd /ufp4 && $2"
 }
 
 case ${1:-} in

@@ -7,13 +7,13 @@
 # | Haswell      | preset full          | avx2         | the tier's own kernels, and explain |
 # | Nehalem      | preset full          | scalar       | kernels                             |
 # | max          | preset aarch64-qemu  | neon_bf16    | products                            |
-# | neoverse-n1  | preset aarch64-qemu  | neon_dotprod | the tier's own products             |
+# | neoverse-n1  | preset aarch64-qemu  | neon_dotprod | products                            |
 # | cortex-a53   | preset aarch64-qemu  | neon         | kernels, all products included      |
-# Of quantize_kernels, whose other test cases compare tiers and take five minutes there, the bytes of one seed.
+# Of quantize_kernels the x86-64 processors run the bytes of one seed: its other test cases compare tiers, which needs no emulator there, and
+# take five minutes.
 set(ufp4_emulated_avx2 "^cpu/(dispatch|gemm_lanes|(quantize|dequantize|hadamard)_kernels)|^explain_test")
 set(ufp4_emulated_scalar "^cpu/(dispatch|gemm_lanes|.*kernels|extended_formats)")
 set(ufp4_emulated_products "^cpu/(dispatch|.*gemm)")
-set(ufp4_emulated_lanes "^cpu/(dispatch|gemm_lanes)")
 set(ufp4_emulated_kernels "^cpu/(dispatch|.*gemm|.*kernels|extended_formats)")
 set(ufp4_emulated_operations "^(explain|gemm_(exact|plain|prepacked|grouped|bias|range|wide)|hadamard|dequantize|quantize_transform)_test")
 
@@ -22,7 +22,7 @@ if(CMAKE_CROSSCOMPILING)
   set(ufp4_qemu ${CMAKE_CROSSCOMPILING_EMULATOR})
   set(ufp4_processors max neoverse-n1 cortex-a53)
   set(ufp4_tiers neon_bf16 neon_dotprod neon)
-  set(ufp4_emulated ufp4_emulated_products ufp4_emulated_lanes ufp4_emulated_kernels)
+  set(ufp4_emulated ufp4_emulated_products ufp4_emulated_products ufp4_emulated_kernels)
 elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64 AND UFP4_TEST_LEVEL MATCHES "^(full|nightly)$" AND NOT UFP4_TEST_MODULES AND NOT UFP4_TEST_LABEL)
   find_program(UFP4_QEMU_X86_64 NAMES qemu-x86_64-static qemu-x86_64)
   mark_as_advanced(UFP4_QEMU_X86_64)
@@ -57,7 +57,7 @@ function(ufp4_add_emulated program path test spec)
     foreach(pattern IN LISTS patterns)
       if(path MATCHES "${${pattern}}")
         set(cases "")
-        if(path MATCHES "^cpu/quantize_kernels" AND NOT UFP4_TEST_LEVEL STREQUAL nightly)
+        if(path MATCHES "^cpu/quantize_kernels" AND NOT CMAKE_CROSSCOMPILING AND NOT UFP4_TEST_LEVEL STREQUAL nightly)
           set(cases "[hash]")
         endif()
         ufp4_emulated_test(emulated_${processor}_${test} ${processor} $<TARGET_FILE:${program}> --filenames-as-tags ${spec}${cases})

@@ -75,6 +75,7 @@ def presets_run(job):
 
 
 def check_workflow(file, workflow):
+    """Yields the presets that its jobs run."""
     keys = {"on" if key is True else key for key in workflow}  # YAML 1.1 reads the key `on` as true
     check(keys <= TOP_LEVEL_KEYS, f"{file}: unknown keys: {sorted(keys - TOP_LEVEL_KEYS)}")
     presets = json.loads((root / "CMakePresets.json").read_text())["workflowPresets"]
@@ -90,6 +91,7 @@ def check_workflow(file, workflow):
         for script in scripts:
             check((root / script).is_file(), f"{file}: job {name}: there is no {script}")
         check(run or scripts or "ctest" in str(job), f"{file}: job {name} tests nothing")
+        yield from run
 
 
 def check_citation():
@@ -104,11 +106,13 @@ try:
 except ImportError:
     yaml = None
 if yaml:
+    run = []
     for file in sorted((root / ".github/workflows").glob("*.yml")):
         try:
-            check_workflow(file.name, yaml.safe_load(file.read_text()))
+            run += check_workflow(file.name, yaml.safe_load(file.read_text()))
         except yaml.YAMLError as error:
             errors.append(f"{file.name}: not YAML: {error}")
+    check(run, ".github/workflows: no job runs a workflow preset")
 if errors:
     sys.exit("\n".join(errors))
 if not yaml:
