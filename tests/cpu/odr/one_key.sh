@@ -51,6 +51,7 @@ for unit in baseline newer; do
     [ "${key[$unit]:=$found}" = "$found" ] || fail "$unit, headers $order: the key is $found, and ${key[$unit]} in another order"
   done
 done
+[ $failed -eq 0 ] || exit 1
 [ "${key[baseline]}" != "${key[newer]}" ] || fail "objects with and without -march=native have the same key, ${key[newer]}"
 
 for order in forward precompiled; do
