@@ -15,6 +15,7 @@ namespace {
 using ufp4::int8q6;
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
 template <class T>
 constexpr float unit = T::unit();
@@ -23,6 +24,9 @@ constexpr float unit = T::unit();
 
 static_assert(ufp4::int8::unit() == 1.0f && int8q6::unit() == 0x1p-6f);
 static_assert((ufp4::int8::max)() == 127.0f && (int8q6::max)() == 1.984375f);
+static_assert(ufp4::int8{-infinity}.bits() == 0x81 && ufp4::int8{not_a_number}.bits() == 0x7F);
+static_assert(int8q6{infinity}.bits() == 0x7F && int8q6{-not_a_number}.bits() == 0x7F);
+static_assert(int8q6{std::numeric_limits<float>::max()}.bits() == 0x7F);  // whose product with 64 is no constant
 static_assert(sizeof(ufp4::int8) == 1 && std::is_trivially_copyable_v<ufp4::int8>);
 
 TEMPLATE_TEST_CASE("every code is a two's complement integer times the unit and converts back", "[int8]", ufp4::int8,

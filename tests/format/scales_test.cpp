@@ -111,6 +111,8 @@ static_assert(e8m0{0x1p-127f}.bits() == 0x00 && e8m0{0x1p-126f}.bits() == 0x01 &
 static_assert(bf16{inf}.bits() == 0x7F7F && bf16{1.00390625f}.bits() == 0x3F80 && bf16{-nan}.bits() == 0x7FC0);
 static_assert(ufp4::round_to<bf16>(inf).bits() == 0x7F80 && ufp4::round_to<bf16>(0x1.fffffep127f).bits() == 0x7F80);
 static_assert(fp16{65519.0f}.bits() == 0x7BFF && fp16{65520.0f}.bits() == 0x7C00 && fp16{-nan}.bits() == 0x7E00);
+static_assert(!(e4m3{nan} < 1.0f) && !(e4m3{1.0f} > nan) && e4m3{2.0f} > 1.0f && e4m3{-2.0f} < 1.0f);
+static_assert((e4m3{nan} <=> e4m3{1.0f}) == std::partial_ordering::unordered && !(fp16{nan} >= fp16{nan}));
 static_assert(ufp4::round_to<float>(0x1.234567p-140f) == 0x1.234567p-140f);
 
 template <class T, std::size_t bytes>

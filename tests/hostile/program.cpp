@@ -12,6 +12,17 @@
 
 namespace {
 
+// Conversions and comparisons are constants also where g++ 11 has no comparison of floats that is one.
+constexpr float not_a_number = __builtin_nanf(""), large = 3e38f;
+static_assert(ufp4::int4{not_a_number}.bits() == 7 && ufp4::int4{-large}.bits() == 9 &&
+              ufp4::nf4{not_a_number}.bits() == 15);
+static_assert(ufp4::int8{not_a_number}.bits() == 127 && ufp4::int8q6{large}.bits() == 127 &&
+              ufp4::fp8_e4m3{not_a_number}.bits() == 126);
+static_assert(ufp4::fp4<ufp4::E1M2>{not_a_number}.bits() == 7 &&
+              ufp4::fp4_remapped<ufp4::E2M1, 5>{not_a_number}.bits() == 7);
+static_assert(!(ufp4::e4m3{not_a_number} < 1.0f) && !(ufp4::e4m3{not_a_number} >= ufp4::e4m3{1.0f}) &&
+              ufp4::e4m3{1.0f} > 0.5f);
+
 constexpr std::size_t rows = 5, cols = 70;
 
 /// FNV-1a

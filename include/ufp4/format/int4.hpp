@@ -17,23 +17,10 @@ class int4 : public detail::ordered<int4, std::uint8_t, 15, std::strong_ordering
   static constexpr bool exact_products = true;
 
   int4() = default;
-  UFP4_MEMBER constexpr explicit int4(float x) { bits_ = nearest(x); }
+  UFP4_MEMBER constexpr explicit int4(float x) { bits_ = encode_integer(x, 7, 1.0f) & 15; }
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 8 ? bits_ : bits_ - 16; }  ///< -8 .. 7
   UFP4_MEMBER constexpr explicit operator float() const { return static_cast<float>(static_cast<int>(*this)); }
   UFP4_MEMBER static constexpr float(max)() { return 7.0f; }
-
- private:
-  UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
-    const float a = detail::magnitude(x);
-    int code = 7;  // NaN and everything above 6.5
-    if (a <= 6.5f) {
-      const int floor = static_cast<int>(a);
-      const float rest = a - static_cast<float>(floor);
-      code = floor + (rest > 0.5f || (rest == 0.5f && (floor & 1)) ? 1 : 0);
-    }
-    const bool negative = detail::is_negative(x) && !detail::is_nan(x);
-    return static_cast<std::uint8_t>(negative ? (16 - code) & 15 : code);
-  }
 };
 
 static_assert(element_format<int4>);

@@ -10,23 +10,6 @@
 #include <ufp4/concepts.hpp>
 #include <ufp4/format/minifloat.hpp>
 
-namespace ufp4::inline UFP4_CODE {
-
-/// The code of `units` units rounded to nearest, ties to even; saturates at 127; a NaN gives 127.
-UFP4_HD constexpr std::uint8_t encode_int8(float units) {
-  const float a = detail::magnitude(units);
-  int code = 127;  // NaN and everything above 126.5
-  if (a <= 126.5f) {
-    const int floor = static_cast<int>(a);
-    const float rest = a - static_cast<float>(floor);
-    code = floor + (rest > 0.5f || (rest == 0.5f && (floor & 1)) ? 1 : 0);
-  }
-  const bool negative = detail::is_negative(units) && !detail::is_nan(units);
-  return static_cast<std::uint8_t>(negative ? (256 - code) & 255 : code);
-}
-
-}  // namespace ufp4::inline UFP4_CODE
-
 namespace ufp4::inline UFP4_TYPES {
 
 /// Two's complement, -128 .. 127 times 2^-fraction_bits, one byte.
@@ -44,7 +27,7 @@ class scaled_int8 : public detail::ordered<scaled_int8<fraction_bits>, std::uint
 
   scaled_int8() = default;
   /// The nearest value.
-  UFP4_MEMBER constexpr explicit scaled_int8(float x) { bits_ = encode_int8(x * (1.0f / unit())); }
+  UFP4_MEMBER constexpr explicit scaled_int8(float x) { bits_ = encode_integer(x, 127, unit()); }
   /// The code as an integer, -128 .. 127.
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 128 ? bits_ : bits_ - 256; }
   UFP4_MEMBER constexpr explicit operator float() const {

@@ -39,7 +39,7 @@ class ordered : public coded<Derived, Bits, mask> {
   UFP4_MEMBER friend constexpr Ordering operator<=>(Derived a, Derived b) {
     const float x = static_cast<float>(a), y = static_cast<float>(b);
     if constexpr (std::same_as<Ordering, std::partial_ordering>)
-      if (!(x <= y) && !(y < x)) return Ordering::unordered;
+      if (detail::is_nan(x) || detail::is_nan(y)) return Ordering::unordered;
     return x < y ? Ordering::less : y < x ? Ordering::greater : Ordering::equivalent;
   }
 };
@@ -48,8 +48,8 @@ class ordered : public coded<Derived, Bits, mask> {
 template <class Derived, class Bits>
 class small_float : public ordered<Derived, Bits, static_cast<Bits>(-1), std::partial_ordering> {
  public:
-  UFP4_MEMBER friend constexpr bool operator<(Derived a, float b) { return static_cast<float>(a) < b; }
-  UFP4_MEMBER friend constexpr bool operator>(Derived a, float b) { return static_cast<float>(a) > b; }
+  UFP4_MEMBER friend constexpr bool operator<(Derived a, float b) { return detail::less(static_cast<float>(a), b); }
+  UFP4_MEMBER friend constexpr bool operator>(Derived a, float b) { return detail::less(b, static_cast<float>(a)); }
 };
 
 template <class T, class Bits, Bits mask>
@@ -113,6 +113,19 @@ UFP4_HD constexpr std::uint32_t encode(minifloat layout, float x) {
   const std::uint32_t code = encode_magnitude(layout, x);
   const std::uint32_t sign = detail::is_negative(x) ? layout.sign_bit() : 0u;
   return sign | (code < layout.max_code ? code : layout.max_code);
+}
+
+/// The two's complement code of x / unit, a power of two: to nearest, ties to even, saturating at +-largest, also for
+/// Inf; a NaN gives largest. By bits: a NaN's comparison is no constant for g++ 11, nor is a quotient that overflows.
+UFP4_HD constexpr std::uint8_t encode_integer(float x, int largest, float unit) {
+  int code = largest;
+  if (detail::magnitude_bits(x) <= detail::to_bits((static_cast<float>(largest) - 0.5f) * unit)) {
+    const float a = detail::magnitude(x) * (1.0f / unit);
+    const int floor = static_cast<int>(a);
+    const float rest = a - static_cast<float>(floor);
+    code = floor + (rest > 0.5f || (rest == 0.5f && (floor & 1)) ? 1 : 0);
+  }
+  return static_cast<std::uint8_t>(detail::is_negative(x) && !detail::is_nan(x) ? -code : code);
 }
 
 /// The exact value of a finite code. Requires that normal numbers of the layout are normal in binary32.
