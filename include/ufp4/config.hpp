@@ -24,6 +24,13 @@
 #define UFP4_NO_EXCEPTIONS 1  ///< errors print their message and abort
 #endif
 
+// AddressSanitizer's stack of g++ 13 and 14 has variables of 64 bytes at odd multiples of 32 in some functions, where an
+// aligned move of AVX-512 faults: such a build has the kernels without 64-byte vectors, unless UFP4_ISAS lists others.
+#if !defined(UFP4_ISAS) && defined(__SANITIZE_ADDRESS__) && defined(__x86_64__) && !defined(__clang__) && \
+    (__GNUC__ == 13 || __GNUC__ == 14)
+#define UFP4_ISAS avx2, avx_vnni
+#endif
+
 // UFP4_HAS_ISA(name) is the token 1 or 0: whether the kernels of that instruction set are compiled. Where a name of
 // UFP4_ISAS is N, UFP4_SAME_N_N adds the argument 1 before the final 0; no other token does.
 #if defined(UFP4_ISAS)
