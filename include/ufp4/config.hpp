@@ -24,8 +24,8 @@
 #define UFP4_NO_EXCEPTIONS 1  ///< errors print their message and abort
 #endif
 
-// AddressSanitizer's stack of g++ 13 and 14 has variables of 64 bytes at odd multiples of 32 in some functions, where an
-// aligned move of AVX-512 faults: such a build has the kernels without 64-byte vectors, unless UFP4_ISAS lists others.
+// AddressSanitizer of g++ 13 and 14 puts variables of 64 bytes at odd multiples of 32 in some functions, where aligned
+// moves of AVX-512 fault: such a build has the kernels without 64-byte vectors, unless UFP4_ISAS lists others.
 #if !defined(UFP4_ISAS) && defined(__SANITIZE_ADDRESS__) && defined(__x86_64__) && !defined(__clang__) && \
     (__GNUC__ == 13 || __GNUC__ == 14)
 #define UFP4_ISAS avx2, avx_vnni
