@@ -33,7 +33,7 @@ class temporary_file {
   explicit temporary_file(const std::string& beside) {
     constexpr int most = 1000;
     for (int i = 0; i < most && path_.empty(); ++i) {
-      const std::string name = beside + ".tmp" + (i == 0 ? "" : "-" + std::to_string(i));
+      const std::string name = i == 0 ? beside + ".tmp" : beside + ".tmp-" + std::to_string(i);
       errno = 0;
       if (std::FILE* const made = std::fopen(name.c_str(), "wbx")) {
         std::fclose(made);

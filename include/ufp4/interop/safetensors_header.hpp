@@ -49,7 +49,7 @@ inline std::string to_text(const safetensors_header& header) {
   for (const safetensors_entry& t : header.tensors) {
     separate();
     std::string shape;
-    for (const std::uint64_t extent : t.shape) shape += (shape.empty() ? "" : ",") + std::to_string(extent);
+    for (const std::uint64_t extent : t.shape) (shape += shape.empty() ? "" : ",") += std::to_string(extent);
     text += json_text(t.name) + ":{\"dtype\":" + json_text(t.dtype) + ",\"shape\":[" + shape + "],\"data_offsets\":[" +
             std::to_string(t.begin) + "," + std::to_string(t.end) + "]}";
   }

@@ -152,7 +152,7 @@ inline std::string shortest_text(float x) {
 /// The values of a grid: "0,0.25,...".
 inline std::string grid_text(const grid4& grid) {
   std::string text;
-  for (int c = 0; c < 16; ++c) text += (c != 0 ? "," : "") + shortest_text(grid.value[c]);
+  for (int c = 0; c < 16; ++c) (text += c != 0 ? "," : "") += shortest_text(grid.value[c]);
   return text;
 }
 /// "int8*0.015625", or the name of a float of one byte.
