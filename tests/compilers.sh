@@ -119,7 +119,7 @@ default_jobs() {
   syntax "$compiler/$option/hostile" "$option $pedantic -DUFP4_EXTERNAL_KERNELS" tests/hostile/program.cpp
   program "$compiler/-O2/bits" "-std=c++20 -O2 -march=native -ffp-contract=fast $warnings" tests/hostile/program.cpp "$bits_check"
   if [[ $compiler = g++-1[34] ]]; then # whose AddressSanitizer misplaces vectors (config.hpp)
-    program "$compiler/-O1_-fsanitize=address/bits" '-std=c++20 -O1 -fsanitize=address' tests/hostile/program.cpp "$bits_check"
+    program "$compiler/-O1_-fsanitize=address,undefined/bits" '-std=c++20 -O1 -fsanitize=address,undefined' tests/hostile/program.cpp "$bits_check"
   fi
   program "$compiler/std_floats" "${options[-1]} -O0 $warnings" tests/hostile/std_floats.cpp "$(may_skip '$program')"
   job "$compiler/one_key" "$(may_skip "tests/cpu/odr/one_key.sh $compiler $work/$compiler/odr")"

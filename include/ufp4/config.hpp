@@ -7,7 +7,7 @@
 // | macro                  | effect                                                                                 |
 // |------------------------|----------------------------------------------------------------------------------------|
 // | UFP4_ISAS              | a list, as -DUFP4_ISAS=avx2,avx512: compile the CPU kernels of these instruction sets  |
-// |                        | (names of cpu/isa.hpp) and the portable ones; without the macro: of all                |
+// |                        | (names of cpu/isa.hpp) and the portable ones; without it of all, or see below          |
 // | UFP4_EXTERNAL_KERNELS  | do not compile the CPU kernels in this file: another file of the program, compiled     |
 // |                        | with UFP4_COMPILE_KERNELS, or the CMake target ufp4::kernels contains them             |
 // | UFP4_COMPILE_KERNELS   | with `#include <ufp4/cpu/kernels.hpp>`: this file contains the kernels for all files   |

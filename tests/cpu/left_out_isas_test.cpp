@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: alone
 #undef UFP4_EXTERNAL_KERNELS  // the kernels that other tests share are all
+#undef UFP4_ISAS
 #define UFP4_ISAS avx2, neon
 #include <ufp4/explain.hpp>
 

@@ -43,6 +43,13 @@ constexpr float unit_of(const float (&value)[16]) {
   return exp2i(lowest);
 }
 
+/// 256 products of integers up to 2^8 stay below 2^24, so every order of summation is exact in binary32.
+constexpr bool integers_fit(const grid4& g) {
+  for (int c = 0; c < 16; ++c)
+    if (static_cast<double>(magnitude(g.value[c])) > 181.0 * static_cast<double>(g.unit)) return false;
+  return true;
+}
+
 template <element_format E>
 constexpr grid4 make_grid() {
   grid4 g{};
@@ -64,7 +71,7 @@ constexpr grid4 make_grid() {
   g.exact_products = E::exact_products;
   if (g.exact_products) {
     g.unit = unit_of(g.value);
-    for (int c = 0; c < 16; ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+    for (int c = 0; c < 16 && integers_fit(g); ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
   }
   return g;
 }
@@ -74,13 +81,6 @@ constexpr int place_of(const grid4& g, float v) {
   int at = 0;
   while (at < g.levels && g.level[at] < v) ++at;
   return at;
-}
-
-/// 256 products of integers up to 2^8 stay below 2^24, so every order of summation is exact in binary32.
-constexpr bool integers_fit(const grid4& g) {
-  for (int c = 0; c < 16; ++c)
-    if (g.value[c] / g.unit > 181.0f || g.value[c] / g.unit < -181.0f) return false;
-  return true;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
