@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt, and README names its compilers; the CI workflows run presets and scripts
-that exist; CITATION.cff has the version.
+that exist; CITATION.cff has the version; sanitized tests run every instruction set.
 
 SPDX-License-Identifier: Apache-2.0
 
@@ -45,6 +45,15 @@ def check_compilers(packages):
     jobs = re.findall(r"compiler: (\S+)}", (root / ".github/workflows/nightly.yml").read_text())
     wanted = [name.replace("clang-", "clang++-") for name in packages]
     check(sorted(jobs) == sorted(wanted), f"nightly.yml: not a job for each compiler of cmake/packages.txt: {sorted(set(jobs) ^ set(wanted))}")
+
+
+def check_sanitized_tiers():
+    """The preset sanitize-all lists every instruction set with kernels, so that config.hpp leaves none out of it."""
+    listed = re.search(r"all_isas\[\] = \{isa::scalar, ([^}]*)\}", (root / "include/ufp4/cpu/isa.hpp").read_text())[1]
+    presets = json.loads((root / "CMakePresets.json").read_text())["configurePresets"]
+    isas = next(p for p in presets if p["name"] == "sanitize-all")["cacheVariables"]["UFP4_ISAS"].split(";")
+    wanted = re.findall(r"isa::(\w+)", listed)
+    check(isas == wanted, f"CMakePresets.json: UFP4_ISAS of sanitize-all is {isas}, not cpu/isa.hpp's {wanted}")
 
 
 def docker_packages(text):
@@ -101,6 +110,7 @@ def check_citation():
 
 check_packages()
 check_citation()
+check_sanitized_tiers()
 try:
     import yaml
 except ImportError:

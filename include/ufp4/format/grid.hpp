@@ -71,7 +71,8 @@ constexpr grid4 make_grid() {
   g.exact_products = E::exact_products;
   if (g.exact_products) {
     g.unit = unit_of(g.value);
-    for (int c = 0; c < 16 && integers_fit(g); ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+    if (integers_fit(g))
+      for (int c = 0; c < 16; ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
   }
   return g;
 }

@@ -27,7 +27,9 @@ class scaled_int8 : public detail::ordered<scaled_int8<fraction_bits>, std::uint
 
   scaled_int8() = default;
   /// The nearest value.
-  UFP4_MEMBER constexpr explicit scaled_int8(float x) { bits_ = encode_integer(x, 127, unit()); }
+  UFP4_MEMBER constexpr explicit scaled_int8(float x) {
+    bits_ = encode_integer({0, 7, fraction_bits - 6, false, 127, 127}, x);
+  }
   /// The code as an integer, -128 .. 127.
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 128 ? bits_ : bits_ - 256; }
   UFP4_MEMBER constexpr explicit operator float() const {

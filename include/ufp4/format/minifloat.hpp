@@ -115,17 +115,11 @@ UFP4_HD constexpr std::uint32_t encode(minifloat layout, float x) {
   return sign | (code < layout.max_code ? code : layout.max_code);
 }
 
-/// The two's complement code of x / unit, a power of two: to nearest, ties to even, saturating at +-largest, also for
-/// Inf; a NaN gives largest. By bits: a NaN's comparison is no constant for g++ 11, nor is a quotient that overflows.
-UFP4_HD constexpr std::uint8_t encode_integer(float x, int largest, float unit) {
-  int code = largest;
-  if (detail::magnitude_bits(x) <= detail::to_bits((static_cast<float>(largest) - 0.5f) * unit)) {
-    const float a = detail::magnitude(x) * (1.0f / unit);
-    const int floor = static_cast<int>(a);
-    const float rest = a - static_cast<float>(floor);
-    code = floor + (rest > 0.5f || (rest == 0.5f && (floor & 1)) ? 1 : 0);
-  }
-  return static_cast<std::uint8_t>(detail::is_negative(x) && !detail::is_nan(x) ? -code : code);
+/// The two's complement code of x: encode() of |x|, negated if x is negative; a NaN gives nan_code. An integer type is
+/// an unsigned layout whose values are all subnormal: multiples of 2^(1 - bias - mantissa_bits).
+UFP4_HD constexpr std::uint8_t encode_integer(minifloat layout, float x) {
+  const std::uint32_t code = encode(layout, detail::magnitude(x));
+  return static_cast<std::uint8_t>(detail::is_negative(x) && !detail::is_nan(x) ? 0u - code : code);
 }
 
 /// The exact value of a finite code. Requires that normal numbers of the layout are normal in binary32.
