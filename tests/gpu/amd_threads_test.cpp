@@ -1,11 +1,11 @@
 // ufp4 - the kernels of AMD GPUs, a small shape each: under ThreadSanitizer the CPU simulator reports missing barriers.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: simulator
 #include "gpu/amd_targets.hpp"
 #include "gpu/gemm_check.hpp"
 
 #include "support/catch.hpp"
 #include "support/seed.hpp"
-#include "support/skip.hpp"
 
 #include <algorithm>
 #include <random>
@@ -13,14 +13,6 @@
 #include <vector>
 
 using namespace ufp4;
-
-#if !defined(UFP4_SIMT_HEADER)
-
-TEST_CASE("AMD's kernels under ThreadSanitizer run in the CPU simulator", "[gpu]") {
-  support::skip("this file tests kernels in the CPU simulator, not on a GPU");
-}
-
-#else
 
 namespace {
 
@@ -112,5 +104,3 @@ TEST_CASE("the quantizers have a barrier between all conflicting accesses, in wa
     CHECK(std::equal(columns.codes().begin(), columns.codes().end(), qc.view().codes().begin()));
   }
 }
-
-#endif

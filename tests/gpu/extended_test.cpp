@@ -8,6 +8,7 @@
 
 using namespace ufp4;
 using support::text_of;
+using ufp4::int4;  // CUDA has another
 
 namespace {
 

@@ -163,6 +163,30 @@ TEST_CASE("folded_bf16 rounds value * scale to bf16 on matrix cores, once", "[gp
   });
 }
 
+TEST_CASE("matrix cores need no alignment of codes, and store C in any layout", "[gpu]") {
+  std::mt19937_64 gen{support::seed(9)};
+  const auto a = model::random_quantized<nvfp4>(gen, 19, 208), b = model::random_quantized<nvfp4>(gen, 21, 208);
+  on_every_target([&](const gpu::gemm_kernel& kernel) {
+    const auto want = support::product_of(kernel, a, b, {});
+    const gpu::quantized_matrix<nvfp4> right{b.view()};
+    gpu::device_facts device;
+    REQUIRE(gpu::facts(device) == gpu::success);
+    for (const std::size_t shift : {1u, 4u, 8u}) {
+      const support::shifted<nvfp4> left(a, shift, 0);
+      const gpu::buffer<float> out(19 * 21);  // contiguous along columns
+      const auto sink = ufp4::detail::sink_of(matrix_view<float>{out.data(), 19, 21, 1, 19});
+      const gpu::gemm_job job = gpu::detail::call_of(left.view(), right.view(), sink, {}, {}).job;
+      REQUIRE(kernel.run(job, device, {}, gpu::stream{}) == gpu::success);
+      const auto c = support::on_host(out);
+      for (std::size_t i = 0; i < 19; ++i)
+        for (std::size_t j = 0; j < 21; ++j)
+          REQUIRE(std::memcmp(&c[j * 19 + i], &want[i * 21 + j], sizeof(float)) == 0);
+    }
+  });
+}
+
+#if defined(UFP4_SIMT_HEADER)  // device code called by the host, and devices that are not here
+
 namespace {
 
 /// A word of eight codes, the products as AMD's kernels order them: codes 0 and 2, 1 and 3, 4 and 6, 5 and 7.
@@ -188,7 +212,7 @@ void check_folded_block(const grid4& grid, float scale, bool rounds) {
 
 TEST_CASE("the products of a block's scale and every code have the bits of the host, of either sign", "[gpu]") {
   using gpu::kernels::is_mirrored;
-  const grid4 e2m1 = grid_of<fp4<E2M1>>(), e1m2 = grid_of<fp4<E1M2>>(), integers = grid_of<int4>();
+  const grid4 e2m1 = grid_of<fp4<E2M1>>(), e1m2 = grid_of<fp4<E1M2>>(), integers = grid_of<ufp4::int4>();
   REQUIRE(is_mirrored(e2m1));
   REQUIRE(is_mirrored(e1m2));
   REQUIRE_FALSE(is_mirrored(integers));  // -8
@@ -217,29 +241,6 @@ TEST_CASE("every E4M3 scale that AMD's kernels decode has the value of the host"
   }
 }
 
-TEST_CASE("matrix cores need no alignment of codes, and store C in any layout", "[gpu]") {
-  std::mt19937_64 gen{support::seed(9)};
-  const auto a = model::random_quantized<nvfp4>(gen, 19, 208), b = model::random_quantized<nvfp4>(gen, 21, 208);
-  on_every_target([&](const gpu::gemm_kernel& kernel) {
-    const auto want = support::product_of(kernel, a, b, {});
-    const gpu::quantized_matrix<nvfp4> right{b.view()};
-    gpu::device_facts device;
-    REQUIRE(gpu::facts(device) == gpu::success);
-    for (const std::size_t shift : {1u, 4u, 8u}) {
-      const support::shifted<nvfp4> left(a, shift, 0);
-      const gpu::buffer<float> out(19 * 21);  // contiguous along columns
-      const auto sink = ufp4::detail::sink_of(matrix_view<float>{out.data(), 19, 21, 1, 19});
-      const gpu::gemm_job job = gpu::detail::call_of(left.view(), right.view(), sink, {}, {}).job;
-      REQUIRE(kernel.run(job, device, {}, gpu::stream{}) == gpu::success);
-      const auto c = support::on_host(out);
-      for (std::size_t i = 0; i < 19; ++i)
-        for (std::size_t j = 0; j < 21; ++j)
-          REQUIRE(std::memcmp(&c[j * 19 + i], &want[i * 21 + j], sizeof(float)) == 0);
-    }
-  });
-}
-
-#if defined(UFP4_SIMT_HEADER)
 TEST_CASE("the bf16 kernels of matrix cores take their formats, modes and devices, and no others", "[gpu]") {
   const auto takes = [&]<class A, class B>(quantized_matrix<A>, quantized_matrix<B>, accumulate mode) {
     const gpu::quantized_matrix<A> a(128, 64);
@@ -259,6 +260,7 @@ TEST_CASE("the bf16 kernels of matrix cores take their formats, modes and device
   CHECK_FALSE(takes(quantized_matrix<nf4_blocks>{}, quantized_matrix<nf4_blocks>{}, accumulate::folded_bf16));
   CHECK_FALSE(takes(quantized_matrix<short_blocks>{}, quantized_matrix<short_blocks>{}, accumulate::fast));
 }
+
 #endif
 
 #else

@@ -1,6 +1,6 @@
 // ufp4 - which kernel a product runs on each NVIDIA device, experimental kernels included.
 // SPDX-License-Identifier: Apache-2.0
-// ctest: alone
+// ctest: alone simulator
 #define UFP4_EXPERIMENTAL  // so that the table also chooses kernels that have not yet run on a device
 #include "gpu/device.hpp"
 
@@ -11,8 +11,6 @@
 #include <vector>
 
 using namespace ufp4;
-
-#if defined(UFP4_SIMT_HEADER)
 
 namespace {
 
@@ -162,9 +160,3 @@ TEST_CASE("compute capability 12 uses block-scaled mma for E2M1, containers for 
     check_names(other_kernels(architecture), others_with("gemm_bf16_sm80"));
   }
 }
-
-#else
-
-TEST_CASE("the choice of kernels is tested in the CPU simulator, which simulates every device", "[gpu]") { SUCCEED(); }
-
-#endif

@@ -48,7 +48,7 @@ class guarded_buffer {
 /// Codes, scales and tensor scale on the device, uninitialised, guarded.
 template <ufp4::any_block_format F>
 struct device_output {
-  using scale_type = gpu::quantized_view<F>::scale_type;
+  using scale_type = typename gpu::quantized_view<F>::scale_type;
 
   device_output(std::size_t rows, std::size_t cols, const ufp4::transform_spec& t)
       : shape(rows, cols, t),

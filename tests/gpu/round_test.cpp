@@ -65,7 +65,7 @@ UFP4_KERNEL(128) round_values(const round_job job) {
 /// Rounds with given random bits.
 struct with_bits {
   std::uint32_t bits;
-  bool round_up(const neighbours& n, float t, std::uint64_t) const { return stochastic::moves_up(n, t, bits); }
+  UFP4_HD bool round_up(const neighbours& n, float t, std::uint64_t) const { return stochastic::moves_up(n, t, bits); }
 };
 
 float next_by(float x, int ulps) {

@@ -1,19 +1,11 @@
 // ufp4 - the CPU simulator behaves as gpu/vendor.hpp describes, and rejects what would be undefined on a device.
 // SPDX-License-Identifier: Apache-2.0
-// ctest: threads
+// ctest: threads simulator
 #include "gpu/device.hpp"
 
 #include "support/catch.hpp"
 #include "support/seed.hpp"
 #include "support/skip.hpp"
-
-#if !defined(UFP4_SIMT_HEADER)
-
-TEST_CASE("the CPU simulator runs in host programs", "[gpu]") {
-  support::skip("this file tests the CPU simulator, not a GPU");
-}
-
-#else
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -676,5 +668,3 @@ TEST_CASE("environment values that simt.hpp does not list are rejected", "[gpu]"
   REQUIRE(with("UFP4_SIMT_SUMS", "exact") == "simt: UFP4_SIMT_SUMS=exact is none of the values that simt.hpp lists");
   REQUIRE(with("UFP4_SIMT_ORDER", "shuffled:17") == "(nothing)");
 }
-
-#endif
