@@ -118,10 +118,13 @@ ufp4_bash_check(misuse 900 tests/compile_fail/check.sh)
 
 # Every kernel compiled by the vendors' compilers for each architecture, and the instructions in it.
 ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu)
+# Every GPU test and the bench, to PTX; with the assembler: gpu_prepare.
+ufp4_bash_check(gpu_sources 900 tests/gpu/borrowed.sh check)
+ufp4_bash_check(gpu_sources_hip 900 tests/gpu/borrowed.sh check --vendor amd)
 ufp4_bash_check(gpu_sass 900 tests/gpu/sass_check.sh --out ${PROJECT_BINARY_DIR}/gpu) # the cubins of gpu_compile_cuda
 # What runs on a borrowed GPU, end to end without one.
 ufp4_bash_check(gpu_borrowed 600 tests/gpu/borrowed_rehearsal.sh $<TARGET_FILE:ufp4_gpu_kernels>)
-set(use_every_core gpu_compile_cuda gpu_sass gpu_borrowed)
+set(use_every_core gpu_compile_cuda gpu_sources gpu_sources_hip gpu_sass gpu_borrowed)
 set_tests_properties(${use_every_core} PROPERTIES RUN_SERIAL TRUE)
 set_tests_properties(gpu_sass PROPERTIES DEPENDS gpu_compile_cuda)
 
@@ -134,7 +137,6 @@ ufp4_bash_check(gpu_compiled 1800 tests/gpu/compiled.sh --out ${PROJECT_BINARY_D
 # The compilers of this distribution, in every dialect and setting.
 ufp4_bash_check(compilers 28800 tests/compilers.sh --all)
 ufp4_bash_check(tidy 7200 tests/tidy.sh)
-ufp4_bash_check(gpu_tests_cuda 7200 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu_tests --targets 80 --tests)
-ufp4_bash_check(gpu_tests_hip 7200 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip_tests --targets gfx90a --tests)
+ufp4_bash_check(gpu_prepare 3600 tests/gpu/borrowed.sh prepare)
 ufp4_bash_check(nightly_fuzz 7200 tests/fuzz/run.sh --seconds 600 --out ${PROJECT_BINARY_DIR}/fuzz)
-set_tests_properties(gpu_compile_hip gpu_compiled compilers tidy gpu_tests_cuda gpu_tests_hip nightly_fuzz PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(gpu_compile_hip gpu_compiled compilers tidy gpu_prepare nightly_fuzz PROPERTIES RUN_SERIAL TRUE)

@@ -9,6 +9,23 @@
 #if !defined(__HIPCC__) && !defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 #endif
+
+// The choices of ufp4/gpu/tuning.hpp, as arguments of the bench.
+namespace bench {
+struct choices {
+  unsigned tile_blocks = 4, cluster = 8;
+  const char* left_out = nullptr;
+};
+inline choices& chosen() {
+  static choices c;
+  return c;
+}
+bool leaves_out(const char* kernel);
+}  // namespace bench
+#define UFP4_TUNE_TILE_BLOCKS bench::chosen().tile_blocks
+#define UFP4_TUNE_CLUSTER bench::chosen().cluster
+#define UFP4_TUNE_LEAVES_OUT(name) bench::leaves_out(name)
+
 #include <ufp4/gpu/buffer.hpp>
 #include <ufp4/gpu/listed_kernel.hpp>
 #include <ufp4/gpu/status.hpp>
@@ -35,19 +52,31 @@ namespace bench {
 
 namespace gpu = ufp4::gpu;
 
+inline bool leaves_out(const char* kernel) {
+  return chosen().left_out != nullptr && std::strcmp(kernel, chosen().left_out) == 0;
+}
+
 /// The arguments of a bench.
 struct settings {
-  bool small = false;          ///< tiny shapes and one call a row: a rehearsal
-  bool once = false;           ///< one call of each row between the profiler's start and stop
-  std::string_view only = "";  ///< rows whose names contain it
-  bool failed = false;         ///< any row
+  bool small = false;           ///< tiny shapes and one call a row: a rehearsal
+  bool once = false;            ///< one call of each row between the profiler's start and stop
+  std::string_view only = "";   ///< rows whose names contain one of these words, which have | between them
+  std::string_view label = "";  ///< "variant" of every line
+  bool failed = false;          ///< any row
   gpu::stream stream{};
 };
 inline settings& now() {
   static settings s;
   return s;
 }
-inline bool is_wanted(const std::string& name) { return name.find(now().only) != std::string::npos; }
+inline bool is_wanted(const std::string& name) {
+  for (std::string_view rest = now().only;;) {
+    const std::size_t bar = rest.find('|');
+    if (name.find(rest.substr(0, bar)) != std::string::npos) return true;
+    if (bar == std::string_view::npos) return false;
+    rest.remove_prefix(bar + 1);
+  }
+}
 
 inline void stop(const std::string& what) {
   std::fprintf(stderr, "bench: %s\n", what.c_str());
@@ -106,7 +135,7 @@ inline void profile([[maybe_unused]] bool start) {
 }
 
 /// Microseconds of one call: the median of batches. call(i) uses operand set i; a batch uses each of `sets` at least
-/// once, so that an operand has left the cache when its turn comes again.
+/// once, so that an operand has left the cache when its turn comes again. Three batches of one call where that is slow.
 template <class Call>
 double microseconds_of(int sets, const Call& call) {
   stopwatch watch;
@@ -123,11 +152,12 @@ double microseconds_of(int sets, const Call& call) {
     profile(false);
     return us;
   }
-  const double once = std::max(batch(now().small ? 1 : sets), 0.1);
+  const double once = std::max(batch(now().small ? 1 : 2), 0.1);
   if (now().small) return once;
-  const int calls = std::clamp(static_cast<int>(4000.0 / once), sets, 400);
+  const bool slow = once * sets > 5e4;
+  const int calls = slow ? 1 : std::clamp(static_cast<int>(4000.0 / once), sets, 400);
   std::vector<double> times;
-  for (int i = 0; i < 7; ++i) times.push_back(batch(calls));
+  for (int i = 0; i < (slow ? 3 : 7); ++i) times.push_back(batch(calls));
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }
@@ -135,7 +165,10 @@ double microseconds_of(int sets, const Call& call) {
 /// A line of bench.json: line("ceiling").text("name", "copy").number("gbs", 4000).print();
 class line {
  public:
-  explicit line(const char* kind) { text("kind", kind); }
+  explicit line(const char* kind) {
+    text("kind", kind);
+    if (!now().label.empty()) text("variant", now().label);
+  }
   line& text(const char* name, std::string_view value) { return add(name, "\"" + std::string(value) + "\""); }
   line& number(const char* name, double value) {
     char digits[32];
@@ -200,24 +233,58 @@ gpu::buffer<T> numbers(std::size_t count, std::uint32_t seed = 1) {
   return all;
 }
 
-/// Prints the device, and how the program was compiled for it: {"kind": "device", ...}. Exit status 77 without a GPU.
-inline void start(int argc, char** argv) {
+/// Sets the arguments; whether to print the device alone.
+inline bool read_arguments(int argc, char** argv) {
+  bool facts = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
     if (word == "--small")
       now().small = true;
     else if (word == "--once")
       now().once = true;
-    else if (word == "--only" && i + 1 < argc)
-      now().only = argv[++i];
-    else if (word != "--facts")
-      stop("usage: [--small] [--once] [--only WORD] [--facts]");
+    else if (word == "--facts")
+      facts = true;
+    else if (value == nullptr)
+      stop(
+          "usage: [--facts] [--small] [--once] [--only WORD|WORD...] [--label TEXT] [--tile-blocks N] [--cluster N] "
+          "[--leave-out KERNEL]");
+    else if (++i; word == "--only")
+      now().only = value;
+    else if (word == "--label")
+      now().label = value;
+    else if (word == "--tile-blocks")
+      chosen().tile_blocks = static_cast<unsigned>(std::atoi(value));
+    else if (word == "--cluster")
+      chosen().cluster = static_cast<unsigned>(std::atoi(value));
+    else if (word == "--leave-out")
+      chosen().left_out = value;
+    else
+      stop("unknown argument " + std::string(word));
   }
+  return facts;
+}
+
+/// The facts of the device, or an end with the reason: 77 without a GPU, 78 if the program has no code for this one.
+inline gpu::device_facts device_here() {
   gpu::device_facts facts;
-  if (gpu::facts(facts) != gpu::success) {
-    std::fprintf(stderr, "bench: no GPU\n");
-    std::exit(77);
-  }
+  const gpu::error e = gpu::facts(facts);
+  if (e == gpu::success) return facts;
+#if defined(__CUDACC__)
+  const bool other = e == cudaErrorNoKernelImageForDevice || e == cudaErrorInvalidDeviceFunction;
+#elif defined(__HIPCC__)
+  const bool other = e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction;
+#else
+  const bool other = false;
+#endif
+  std::fprintf(stderr, "bench: %s: %s\n", other ? "no code for this GPU" : "no GPU", gpu::error_text(e));
+  std::exit(other ? 78 : 77);
+}
+
+/// Prints the device, and how the program was compiled for it: {"kind": "device", ...}.
+inline void start(int argc, char** argv) {
+  const bool facts_alone = read_arguments(argc, argv);
+  const gpu::device_facts facts = device_here();
   line device("device");
   device.truth("specific", facts.specific)
       .number("architecture", facts.architecture)
@@ -244,8 +311,7 @@ inline void start(int argc, char** argv) {
   device.text("name", "CPU simulator").truth("simulated", true);
 #endif
   device.print();
-  for (int i = 1; i < argc; ++i)
-    if (std::string_view(argv[i]) == "--facts") std::exit(0);
+  if (facts_alone) std::exit(0);
 }
 
 }  // namespace bench

@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
-"""ufp4 - docs/performance-gpu.md from bench.json: page.py BENCH.json PAGE.md
+"""ufp4 - docs/performance-gpu.md from what the GPU benches print: page.py FILE.json... PAGE.md
 
-bench.json is an array of lines that the GPU benches print (bench/gpu/measure.hpp): objects with a "kind".
+A file is an array of lines (bench/gpu/measure.hpp): objects with a "kind". Lines with a "variant" compare a choice with the
+library's own. Predictions are those of docs/gpu.md.
 """
 # SPDX-License-Identifier: Apache-2.0
 import json
 import sys
+from pathlib import Path
+
+TREE = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TREE / "tests" / "gpu" / "cost"))
+from kernels import ROWS  # noqa: E402
+from measured import share_of, shares  # noqa: E402
 
 
 def table(heads, rows):
@@ -58,6 +65,24 @@ def accumulators(lines):
             "truncation.", ""] + table(["instruction", "bits", "bits with a sum", "rounding", "subnormals", "bound holds"], rows)
 
 
+def predicted(gpu):
+    """(call, kernel) -> the cells of docs/gpu.md's table of predictions, for a GPU."""
+    cells = [[c.strip(" `") for c in line.split("|")[1:-1]] for line in (TREE / "docs" / "gpu.md").read_text().splitlines()]
+    return {(c[0], c[1]): c for c in cells if len(c) == 10 and c[2] == gpu}
+
+
+def predictions(lines):
+    device = of_kind(lines, "device")[0]
+    gpu = next((name for row in ROWS for name in row.machines if name in device["name"]), "H100")
+    table_of, found = predicted(gpu), shares(lines)
+    rows = []
+    for row in ROWS:
+        if (cells := table_of.get((row.what, row.table_name))) is not None:
+            rows.append([row.what, f"`{row.table_name}`", cells[7], cells[8], number(share_of(found, row), "{:.2f}"), row.limit])
+    return [f"## Predicted and measured, {gpu}", "", "Shares of the limit. How they are predicted: gpu.md.", ""] + table(
+        ["call", "kernel", "predicted", "wanted", "measured", "limit"], rows)
+
+
 def memory_bound(lines):
     memory = of_kind(lines, "memory")
     copy = next((m["gbs"] for m in memory if m["name"] == "copy"), None)
@@ -95,20 +120,63 @@ def products(lines):
         ["product", "microseconds", "TFLOP/s"], [[p["name"], number(p["us"]), number(p["tflops"])] for p in library.values()])
 
 
+def layers(lines):
+    rows = [[*l["name"].split("/")[1:], l] for l in of_kind(lines, "layer")]
+    plain = {what: l["us"] for recipe, what, l in rows if recipe.startswith("bf16")}
+    cells = [[recipe, what, number(l["us"]), number(l["tflops"]), share(plain.get(what), l["us"]) if what in plain else "",
+              number(l["bytes"] / 1e9, "{:.2f}"), number(l["needed"] / 1e9, "{:.2f}"), number(l["launches"], "{:.0f}")]
+             for recipe, what, l in rows]
+    return ["## A linear layer", "",
+            "T = N = K = 8192; bf16, dW in float. Gigabytes that the launches read and write, and those of the products' own matrices.",
+            ""] + table(["recipe", "product", "microseconds", "TFLOP/s", "bf16's time over it", "GB moved", "needed", "launches"], cells)
+
+
+def torch(lines):
+    rows = [[l["name"].removeprefix("torch/"), number(l["us"]), number(l["tflops"])] for l in of_kind(lines, "torch") if "us" in l]
+    checks = [[l["name"].removeprefix("torch/"), *(number(l[e], "{:.3f}") for e in ("error_y", "error_dx", "error_dw"))]
+              for l in of_kind(lines, "torch") if "error_y" in l]
+    text = ["## PyTorch", "", "A step of one layer: forward, backward, SGD; T = N = K = 8192.", ""]
+    text += table(["step", "microseconds", "TFLOP/s"], rows)
+    return text + ["", "Relative to nn.Linear's in bf16:", ""] + table(["results", "Y", "dX", "dW"], checks) if rows else []
+
+
+def variants(lines):
+    """Of a choice: its time, and the library's own before and after it."""
+    times, names = {}, []
+    for l in lines:
+        if "variant" in l and "us" in l:
+            choice, turn = l["variant"].split(": ")
+            key = (choice, l["name"], l.get("kernel", "") if l.get("chosen", True) else None)
+            if key[2] is not None:
+                times.setdefault((choice, l["name"]), {})[turn if turn != choice else "other"] = (l["us"], key[2])
+    for (choice, name), t in times.items():
+        if {"own", "other", "again"} <= t.keys():
+            own = (t["own"][0] + t["again"][0]) / 2
+            names.append([choice, name, t["own"][1], number(t["own"][0]), number(t["again"][0]), t["other"][1], number(t["other"][0]),
+                          share(own, t["other"][0])])
+    return ["## Choices", "", "Microseconds. Above 1, the choice is faster than the library's own.", ""] + table(
+        ["choice", "row", "own kernel", "own", "again", "kernel", "with the choice", "speed-up"], names) if names else []
+
+
+def left_out(lines):
+    rows = [[l["name"], l["why"]] for l in of_kind(lines, "left_out")]
+    return ["## Not measured", ""] + table(["row", "why"], rows) if rows else []
+
+
 def failures(lines):
     failed = of_kind(lines, "failed")
     if not failed:
         return []
-    return ["", "## Failed", ""] + table(["row", "why"], [[f["name"], f["why"]] for f in failed])
+    return ["## Failed", ""] + table(["row", "why"], [[f["name"], f["why"]] for f in failed])
 
 
 def main():
-    bench, page = sys.argv[1:]
-    with open(bench, encoding="utf-8") as file:
-        lines = json.load(file)
-    parts = [head(lines), limits(lines), accumulators(lines), memory_bound(lines), products(lines), failures(lines)]
-    with open(page, "w", encoding="utf-8") as file:
-        file.write("\n\n".join("\n".join(part) for part in parts if part) + "\n")
+    *files, page = sys.argv[1:]
+    lines = [line for file in files for line in json.loads(Path(file).read_text(encoding="utf-8"))]
+    own = [line for line in lines if "variant" not in line]
+    parts = [section(own) for section in (head, limits, accumulators, predictions, memory_bound, layers, torch, products)]
+    parts += [variants(lines), left_out(own), failures(lines)]
+    Path(page).write_text("\n\n".join("\n".join(part) for part in parts if part) + "\n", encoding="utf-8")
     print(f"written: {page}")
 
 

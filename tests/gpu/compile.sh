@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # ufp4 - every kernel compiled and linked by nvcc for each architecture, with warnings as errors, and the instructions in it.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/gpu/compile.sh [--out FOLDER] [--targets "80 90a 100a 120a"] [--tests]
-  --tests   compiles every GPU test and the bench for sm_80 as well, those that use cuBLAS where it is: some minutes more
-Needs no GPU: what it links does not run without one. Without nvcc the exit status is 77, with a message.'
+usage='usage: tests/gpu/compile.sh [--out FOLDER] [--targets "80 90a 100a 120a"]
+Needs no GPU: what it links does not run without one. Without nvcc the exit status is 77, with a message. borrowed.sh check compiles the
+tests and the bench.'
 set -uo pipefail
 
 . "$(dirname "${BASH_SOURCE[0]}")/compile_common.sh"
@@ -23,7 +23,7 @@ export nvcc
 export flags="-std=c++20 -Isource/include -Isource/tests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter"
 
 # shellcheck disable=SC2317,SC2086 # called through xargs; several words
-# One line of work: "kernels TARGET", "test FILE", "example FILE", "bench FILE" or "rejection".
+# One line of work: "kernels TARGET", "example FILE" or "rejection".
 work() {
   local kind=$1 what=$2 began=$SECONDS answer name linked=no ran=-
   case $kind in
@@ -41,11 +41,6 @@ work() {
       fi
       answer="$answer $linked $ran"
       rm -rf "${name:?}" ;;
-    test)
-      name=$(basename "$what" .cpp)
-      answer=$(logged "$name" "$nvcc" -x cu $flags $cublas -arch=sm_80 -DUFP4_EXTERNAL_KERNELS -DUFP4_SOURCE_DIR='"."' \
-        -c "$what" -o "$name.o")
-      rm -f "$name.o" ;;
     rejection)
       name=rejection
       # Flags that flush subnormals must not compile; the assembler's message is the message.
@@ -57,10 +52,6 @@ work() {
       echo '#include <ufp4/ufp4.hpp>' >rejection.cu
       if "$nvcc" -std=c++20 -Isource/include -c rejection.cu -o rejection.o >>rejection.log 2>&1 ||
         [ "$(grep -c 'error: #error "ufp4: this compiler cannot compile the CPU kernels' rejection.log)" -ne 1 ]; then answer=no; fi ;;
-    bench)
-      name=$(basename "$what" .cu)
-      answer=$(logged "$name" "$nvcc" $flags -Isource/bench -arch=sm_80 "$what" -lcublasLt -o "$name.run")
-      rm -f "$name.run" ;;
     example)
       name=example.$(basename "$what" .cu)
       answer=$(logged "$name" "$nvcc" $flags -arch=sm_80 "$what" -o "$name.run") ;;
@@ -73,16 +64,6 @@ for target in $targets; do list+=("kernels $target"); done
 examples=(embed_kernel snippets/gpu)
 list+=("rejection -")
 for example in "${examples[@]}"; do list+=("example source/examples/$example.cu"); done
-export cublas=''
-if [ -n "$with_tests" ]; then
-  if printf '#include <cublasLt.h>\n' | "$nvcc" -x cu -E - >/dev/null 2>&1; then
-    cublas=-DUFP4_WITH_CUBLAS
-    list+=("bench source/bench/gpu/gpu_bench.cu" "bench source/bench/gpu/gpu_limits.cu")
-  else
-    echo "SKIPPED: no cublasLt, so what uses it was not compiled"
-  fi
-  add_tests nvcc
-fi
 work_through_list
 
 printf '\n%-8s %-10s %-8s %-10s %s\n' target compiled linked run seconds
@@ -93,10 +74,6 @@ for target in $targets; do
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
 tell rejection '--use_fast_math, and CPU kernels, are rejected by name'
-for bench in gpu_bench gpu_limits; do
-  [ -z "$cublas" ] || tell $bench "bench/gpu/$bench.cu: compiled and linked"
-done
-[ -z "$with_tests" ] || tell_tests sm_80
 
 echo
 for target in $targets; do

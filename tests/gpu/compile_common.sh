@@ -7,15 +7,14 @@ unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export source_dir out
 
-# read_arguments FOLDER TARGETS ARGUMENT...: sets out, targets and with_tests.
+# read_arguments FOLDER TARGETS ARGUMENT...: sets out and targets.
 read_arguments() {
-  out=${UFP4_BUILD_DIR:-$source_dir/build}/$1 targets=$2 with_tests=
+  out=${UFP4_BUILD_DIR:-$source_dir/build}/$1 targets=$2
   shift 2
   while [ $# -gt 0 ]; do
     case $1 in
       --out) out=$2; shift ;;
       --targets) targets=$2; shift ;;
-      --tests) with_tests=yes ;;
       *) echo "$usage" >&2; exit 2 ;;
     esac
     shift
@@ -45,15 +44,6 @@ export -f logged verdict try_run
 list=()
 work_through_list() { printf '%s\n' "${list[@]}" | xargs -P "${UFP4_JOBS:-$(nproc)}" -L 1 bash -c 'work "$0" "$1"'; }
 
-add_tests() {
-  if printf '#include "support/catch.hpp"\n' | g++ -std=c++20 -I"$source_dir/tests" -x c++ -fsyntax-only - 2>/dev/null; then
-    for test in source/tests/gpu/*_test.cpp; do list+=("test $test"); done
-  else
-    with_tests=
-    echo "SKIPPED: no Catch2, so the tests were not compiled by $1"
-  fi
-}
-
 status=0
 failed() {
   status=1
@@ -65,18 +55,4 @@ tell() {
   read -r answer seconds <"$out/$1.verdict"
   echo "$2: $answer ($seconds s)"
   [ "$answer" = yes ] || failed "$1"
-}
-# tell_tests TARGET
-tell_tests() {
-  local test name answer count=0 others=0
-  for test in "$source_dir"/tests/gpu/*_test.cpp; do
-    name=$(basename "$test" .cpp)
-    read -r answer _ <"$out/$name.verdict"
-    case $answer in
-      yes) count=$((count + 1)) ;;
-      other) others=$((others + 1)) ;;
-      *) echo "FAILED   $name does not compile"; failed "$name" ;;
-    esac
-  done
-  echo "tests: $count compiled for $1$([ $others -eq 0 ] || echo ", $others are of another vendor's instructions alone")"
 }

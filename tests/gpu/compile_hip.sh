@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # ufp4 - every kernel compiled for AMD's architectures, linked where hipcc knows the architecture, and the instructions in it.
 # SPDX-License-Identifier: Apache-2.0
-usage='usage: tests/gpu/compile_hip.sh [--out FOLDER] [--targets "gfx90a gfx942 gfx950 gfx1100 gfx1201"] [--tests]
-  --tests   compiles every GPU test and the bench with hipcc for gfx90a as well: some minutes more
+usage='usage: tests/gpu/compile_hip.sh [--out FOLDER] [--targets "gfx90a gfx942 gfx950 gfx1100 gfx1201"]
 hipcc compiles and links what it knows; a newer clang, where one is found, compiles the device code of the others over hipcc'"'"'s
 headers. Needs no GPU. Without hipcc the exit status is 77, with a message.'
 set -uo pipefail
@@ -33,7 +32,7 @@ export warnings='-Wall -Wextra -Wno-unused-parameter -Wno-unused-command-line-ar
 export flags="-std=c++20 -O2 -Isource/include -Isource/tests $warnings"
 
 # shellcheck disable=SC2317,SC2086 # called through xargs; several words
-# One line of work: "linked TARGET", "device TARGET", "test FILE", "example FILE" or "bench FILE".
+# One line of work: "linked TARGET", "device TARGET" or "example FILE".
 work() {
   local kind=$1 what=$2 began=$SECONDS answer name linked=no ran=-
   case $kind in
@@ -55,16 +54,9 @@ work() {
       answer=$(logged "$name" "$clang" -x hip $flags -nogpulib --cuda-device-only -S --offload-arch="$what" \
         -D__AMDGCN_WAVEFRONT_SIZE=$wave -I"$headers" source/tests/gpu/kernels.cu -o "$name.s")
       answer="$answer - -" ;;
-    test)
-      name=$(basename "$what" .cpp) answer=other
-      if ! grep -q '^#include <ufp4/cuda/' "$what"; then
-        answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a -DUFP4_EXTERNAL_KERNELS -DUFP4_SOURCE_DIR='"."' \
-          -c "$what" -o "$name.o")
-      fi
-      rm -f "$name.o" ;;
-    bench | example)
+    example)
       name=$kind.$(basename "$what" .cu)
-      answer=$(logged "$name" hipcc -x hip $flags -Isource/bench --offload-arch=gfx90a "$what" -o "$name.run")
+      answer=$(logged "$name" hipcc -x hip $flags --offload-arch=gfx90a "$what" -o "$name.run")
       rm -f "$name.run" ;;
   esac
   verdict "$name" "$answer" $((SECONDS - began))
@@ -83,10 +75,6 @@ for target in $targets; do
 done
 examples=(embed_kernel snippets/gpu)
 for example in "${examples[@]}"; do list+=("example source/examples/$example.cu"); done
-if [ -n "$with_tests" ]; then
-  list+=("bench source/bench/gpu/gpu_bench.cu")
-  add_tests hipcc
-fi
 work_through_list
 
 # simulated TARGET: how many tests run on that simulated architecture, by its number in the source or because CTest sets it.
@@ -103,10 +91,6 @@ for target in "${compiled_here[@]}"; do
   if [ "$compiled" != yes ] || [ "$linked" = no ]; then failed "kernels.$target"; fi
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
-if [ -n "$with_tests" ]; then
-  tell bench.gpu_bench 'bench/gpu/gpu_bench.cu: compiled and linked'
-  tell_tests gfx90a
-fi
 
 echo
 for target in "${compiled_here[@]}"; do

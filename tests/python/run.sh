@@ -10,7 +10,7 @@
 #   from_sdist   the same, and a wheel is built from it
 #   sanitize     the tests with AddressSanitizer
 #   cuda         ufp4.cuda compiled by nvcc; without a GPU its calls report that, and nothing else is tested
-#   torch        ufp4.torch and, compiled for the CPU simulator of GPU kernels, ufp4.cuda, with PyTorch from PyPI (5 GB); a short training run
+#   torch        ufp4.torch and, compiled for the CPU simulator of GPU kernels, ufp4.cuda, with PyTorch from PyPI (5 GB); two short training runs
 # Environment: UFP4_BUILD_DIR; CXX. Exit status 0, 1, or 77 after SKIPPED: and the reason.
 set -euo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
@@ -133,6 +133,7 @@ case ${1:-} in
       "$without_stubs"
     package_in simulated
     (cd "$source_dir/tests/python" && PYTHONPATH=$out/simulated_package "$python" -m pytest -q -p no:cacheprovider cuda_test.py)
+    "$python" "$source_dir/bench/gpu/torch_step.py" --small --device cpu
     (cd "$out" && MPLBACKEND=Agg "$python" "$package/train_text.py" --steps 50 --folder losses)
     [ -s "$out/losses/losses.svg" ]
     ;;

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <ufp4/gpu/buffer.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
+#include <ufp4/gpu/tuning.hpp>
 #include <vector>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
@@ -136,7 +137,8 @@ error run_checked(const char* name, const gemm_job& job, const device_facts& dev
                   stream where, unsigned rows, unsigned cols, unsigned depth = 288,
                   first_call_check::sizer workspace = nullptr) {
   static first_call_check first_call;
-  const error e = first_call.check(queue, name, job, device, rows, cols, where, depth, workspace);
+  const error e =
+      UFP4_TUNE_UNCHECKED ? success : first_call.check(queue, name, job, device, rows, cols, where, depth, workspace);
   return e == success ? queue(job, device, memory, where) : e;
 }
 /// `run` where the kernel is not compiled.

@@ -41,6 +41,7 @@
 #include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/cuda/wgmma_sm90.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
+#include <ufp4/gpu/tuning.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -538,7 +539,7 @@ void divide(wgmma_job& task, bool splits) {
                 static_cast<unsigned>((out.cols + tile::cols - 1) / tile::cols)};
   const std::size_t tiles = std::size_t{task.tiles.down} * task.tiles.across;
   unsigned most = 1;
-  while (splits && most < 8 && 2 * most <= chunks && 2 * most * tiles <= 132) most *= 2;
+  while (splits && most < UFP4_TUNE_CLUSTER && 2 * most <= chunks && 2 * most * tiles <= 132) most *= 2;
   task.chunks = (chunks + most - 1) / most;
   task.cluster = (chunks + task.chunks - 1) / task.chunks;
 }

@@ -5,6 +5,7 @@
 #include <ufp4/block/presets.hpp>
 #include <ufp4/gpu/listed_kernel.hpp>
 #include <ufp4/gpu/status.hpp>
+#include <ufp4/gpu/tuning.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::gpu::inline UFP4_GPU {
@@ -146,7 +147,9 @@ inline bool takes(const gemm_kernel& kernel, const gemm_job& job, const device_f
 /// The first kernel of the table that takes a job; null if there is none.
 inline const gemm_kernel* choose_kernel(const gemm_job& job, const device_facts& device) {
   for (const gemm_kernel* kernel : gemm_kernels())
-    if ((takes_experimental || !kernel->experimental) && takes(*kernel, job, device)) return kernel;
+    if ((takes_experimental || !kernel->experimental) && !UFP4_TUNE_LEAVES_OUT(kernel->name) &&
+        takes(*kernel, job, device))
+      return kernel;
   return nullptr;
 }
 

@@ -29,6 +29,7 @@ import paths
 import sass
 from kernels import ROWS
 from machines import COPY, MACHINES
+from measured import share_of, shares
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "gpu.md"
 BEGIN = "<!-- predictions: written by tests/gpu/sass_check.sh --write-table; edit tests/gpu/cost, not this text -->"
@@ -85,26 +86,9 @@ def predict(kernel, row, machine):
     return min(1.0, limit_seconds(row, machine) / (times[bound] + library)), bound, counts
 
 
-def measured_shares(path):
-    """(bench name, kernel) -> share, from the lines of a bench.json: against the copy, or cuBLAS in bf16 for the same shape."""
-    lines = [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip().startswith("{")]
-    copy = next((l["gbs"] for l in lines if l.get("kind") == "memory" and l["name"] == "copy"), None)
-    library = {(l["m"], l["n"], l["k"]): l["tflops"] for l in lines if l.get("kind") == "library" and l.get("type") == "bf16"}
-    shares = {}
-    for l in lines:
-        if l.get("kind") == "memory" and copy:
-            shares[l["name"], "memory"] = l["gbs"] / copy
-        elif l.get("kind") == "gemm":
-            if copy:
-                shares[l["name"], l["kernel"], "memory"] = l["gbs"] / copy
-            if (rate := library.get((l["m"], l["n"], l["k"]))):
-                shares[l["name"], l["kernel"], "cuBLAS bf16"] = l["tflops"] / rate
-    return shares
-
-
 def table(by_target, release):
     bench = os.environ.get("UFP4_BENCH_JSON")
-    measured = measured_shares(bench) if bench else {}
+    measured = shares(json.loads(Path(bench).read_text())) if bench else {}
     lines = [f"Instructions are those of nvcc {release}, of a warp in one iteration of the loop; on AMD those of clang for the vector unit.",
              "",
              "| call | kernel | GPU | shape | instructions | bound by | limit | predicted | wanted | measured |",
@@ -116,7 +100,7 @@ def table(by_target, release):
             if kernel is None:
                 raise SystemExit(f"kernels.py: no kernel of sm_{machine.target} matches {row.kernel}")
             share, bound, counts = predict(kernel, row, machine)
-            found = measured.get((row.bench, row.limit), measured.get((row.bench, row.table_name, row.limit)))
+            found = share_of(measured, row)
             wanted = "" if row.wanted is None else f"{row.wanted:.2f}"
             lines.append(f"| {row.what} | `{row.table_name}` | {name} | {row.shape.text} | {' + '.join(map(str, counts))} | {bound} "
                          f"| {row.limit} | {share:.2f} | {wanted} | {'no' if found is None else f'{found:.2f}'} |")

@@ -6,6 +6,7 @@
 #include <ufp4/gpu/kernels/amax_kernels.hpp>
 #include <ufp4/gpu/kernels/quantize_extended.hpp>
 #include <ufp4/gpu/kernels/quantize_tiles.hpp>
+#include <ufp4/gpu/tuning.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
@@ -22,7 +23,8 @@ error launch_tiles(const listed_kernel<Job>& kernel, std::size_t tiles, std::siz
                    const Job& job) {
   device_facts device;
   if (const error e = facts(device); e != success) return e;
-  const std::size_t most = 4 * static_cast<std::size_t>(device.processors), blocks = tiles < most ? tiles : most;
+  const std::size_t most = UFP4_TUNE_TILE_BLOCKS * static_cast<std::size_t>(device.processors);
+  const std::size_t blocks = tiles < most ? tiles : most;
   return launch(kernel, {static_cast<unsigned>(blocks == 0 ? 1 : blocks)}, {kernels::lanes_threads}, shared_bytes,
                 where, job);
 }

@@ -1,0 +1,230 @@
+# ufp4 - functions of borrowed.sh: what its two commands do on the GPU machine, step by step, each with its own limit.
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by bash, and run in the folder of the programs.
+# shellcheck shell=bash disable=SC2016,SC2154,SC2317
+
+for folder in ${CUDA_HOME:-} /usr/local/cuda /opt/nvidia/nsight-compute/*; do
+  [ ! -d "$folder" ] || PATH=$PATH:$folder:$folder/bin
+done
+PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
+
+# ---- Time ----
+
+# begin SECONDS: the time of this command, unless --seconds gave it. What `kept` says is left to later steps.
+begin() {
+  mkdir -p "$out"
+  rm -f "$place"/*.log "$place"/*.jsonl "$verdicts" "$failures"
+  export deadline=$(($(date +%s) + ${seconds:-$1})) kept=0
+}
+left() { echo $((deadline - kept - $(date +%s))); }
+
+# ---- Steps: each adds its verdict to the command's table, and a failure adds the end of its log to another file, when it ends ----
+
+# step NAME SECONDS COMMAND...
+step() {
+  local name=$1 began=$SECONDS time status word log=$place/${1//[^A-Za-z0-9_]/_}.log
+  time=$(left)
+  if [ "$time" -lt 1 ]; then
+    printf '%s\tnot begun\t0 s\n' "$name" | tee -a "$verdicts"
+    return
+  fi
+  timeout -k 5 $((time < $2 ? time : $2)) bash -c "${*:3}" >"$log" 2>&1
+  status=$?
+  case $status in
+    0) word=passed ;;
+    77) word=skipped ;;
+    124 | 137) word='took too long' ;;
+    *) word=FAILED ;;
+  esac
+  printf '%s\t%s\t%s s\n' "$name" "$word" $((SECONDS - began)) | tee -a "$verdicts"
+  [ $status -eq 0 ] || [ $status -eq 77 ] || { echo "==== $name: $word ($status)"; tail -c 512K "$log"; } >>"$failures"
+}
+# examined COMMAND...: an experimental kernel whose first call is wrong runs again unchecked, so that the log shows how it is wrong.
+examined() {
+  "$@"
+  local status=$?
+  case $status in 0 | 77) ;; *) echo "==== without the check of the first call:" && UFP4_UNCHECKED=1 "$@" ;; esac
+  return $status
+}
+export -f step left examined
+# steps NUMBER: lines "NAME<TAB>SECONDS<TAB>COMMAND" of stdin, so many at a time, each within what is left.
+steps() {
+  xargs -d '\n' -P "$1" -I{} bash -c 'IFS=$(printf "\t") read -r name seconds command <<<"$1"; step "$name" "$seconds" "$command"' _ {}
+}
+# skip_step NAME WHY...: a step that cannot be.
+skip_step() { printf '%s\tskipped\t%s\n' "$1" "${*:2}" | tee -a "$verdicts"; }
+# The status is 1 if a step failed or did not begin.
+finish() {
+  local bad
+  bad=$(grep -cv "$(printf '\t')\(passed\|skipped\)$(printf '\t')" "$verdicts")
+  printf '%s: %s steps, %s not passed, %s s\n' "$command" "$(wc -l <"$verdicts")" "$bad" $SECONDS
+  [ ! -e "$failures" ] || tail -n 60 "$failures"
+  [ "$bad" -eq 0 ]
+}
+
+# ---- The programs and the device ----
+
+probe() { echo "./gpu_$([ -x gpu_limits ] && echo limits || echo bench)"; } # without a library of its own where there is one
+
+# Unpacks the programs if they are not there, and ends where they do not run.
+make_ready() {
+  local status
+  [ -x gpu_bench ] || { [ -e "$archive" ] && unpack_programs "$archive"; }
+  [ -x gpu_bench ] || { echo "no programs: $archive is missing or could not be unpacked; prepare makes it, and git ignores it"; exit 1; }
+  for program in ./gpu_bench ./cublas_test; do [ ! -x $program ] || find_libraries $program; done
+  timeout 60 "$(probe)" --facts >facts.json 2>facts.log
+  status=$?
+  case $status in
+    0) return ;;
+    77) echo "SKIPPED: there is no GPU here: $(cat facts.log)"; exit 77 ;;
+    78) echo "the programs have code for $(cat targets): $(cat facts.log). Prepare with --targets $(this_device)" ;;
+    *) echo "the prepared programs do not run here (exit status $status): $(cat facts.log); \"borrowed.sh build\" builds them here" ;;
+  esac
+  exit 1
+}
+# fact NAME: of facts.json.
+fact() { sed -n "s/.*\"$1\": \([^,}]*\).*/\1/p" facts.json; }
+# Were the programs compiled for this family alone? If not, kernels of that family are not chosen, and nothing that follows means much.
+require_specific() {
+  echo "specific: $(fact specific), architecture $(fact architecture), compiled for $(cat targets)"
+  if [ "$vendor" = amd ] || [ "$(fact architecture)" -lt 90 ] || [ "$(fact specific)" = true ]; then return; fi
+  echo "no kernel of this family would be chosen: prepare with --targets $(this_device)"
+  exit 1
+}
+# The target of the device that is here, with the features that only its family has.
+this_device() {
+  if [ "$vendor" = amd ]; then rocm_agent_enumerator | grep -v gfx000 | head -n 1; return; fi
+  local capability
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1)
+  capability=${capability/./}
+  echo "$capability$([ "$capability" -lt 90 ] || echo a)"
+}
+# A library that a program needs and the loader does not find, where another package brings it.
+find_libraries() { # PROGRAM
+  local name found known
+  for name in $(ldd "$1" | sed -n 's/^\s*\(.*\) => not found/\1/p'); do
+    found=$(timeout 20 find /usr /opt "$HOME" -name "$name" -print -quit 2>/dev/null)
+    known=${LD_LIBRARY_PATH:-}
+    [ -z "$found" ] || export LD_LIBRARY_PATH=$known:${found%/*}
+  done
+}
+describe_device() {
+  cat facts.json
+  for tool in "nvidia-smi" "nvidia-smi -q -d CLOCK,POWER,ECC" "nvcc --version" "rocminfo" "ncu --version" "uname -a" nproc; do
+    # shellcheck disable=SC2086 # several words
+    command -v ${tool%% *} >/dev/null && echo "== $tool" && timeout 20 $tool
+  done
+}
+
+# ---- PyTorch: the package as a user builds it, in the background while tests run ----
+
+begin_package() {
+  package=$place/python
+  if [ "$vendor" = amd ] || ! python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then return; fi
+  rm -rf "$package"
+  nice -n 10 timeout "$(left)" python3 -m pip install --quiet --no-index --no-deps --no-build-isolation --target "$package" \
+    "$source_dir/examples/python" -C cmake.define.UFP4_CUDA=ON -C cmake.define.UFP4_STUBS=OFF \
+    -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=$(this_device)-real" >"$place/package.log" 2>&1 &
+  package_build=$!
+}
+torch_steps() {
+  if [ -z "${package_build:-}" ]; then skip_step torch "python3 has no PyTorch with CUDA"; return; fi
+  export PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1
+  step torch.package 20 "cat '$place/package.log'; python3 -c 'import ufp4.cuda, sys; sys.exit(not ufp4.cuda.is_built())'"
+  step torch.step 30 "python3 '$source_dir/bench/gpu/torch_step.py' $small >'$place/3torch.jsonl'"
+  write_bench_json
+  step torch.tests 60 "cd '$source_dir/tests/python' && python3 -m pytest -q -p no:cacheprovider cuda_test.py"
+}
+
+# ---- The bench ----
+
+# The lines of the benches as one array.
+write_bench_json() {
+  {
+    echo '['
+    printf '{"kind": "run", "date": "%s", "commit": "%s"}\n' "$(date -u +%F)" "$(git -C "$source_dir" rev-parse --short HEAD 2>/dev/null)"
+    cat "$place"/*.jsonl 2>/dev/null | grep '^{.*}$' | sed 's/^/,/'
+    echo ']'
+  } >"$out/bench.json"
+}
+
+# ncu of two launches of each row.
+profiled='quantize_both/nvfp4/bf16 + RHT-16 + SR;gemm/nvfp4/fast/8192x8192x8192;gemm/nvfp4/fast/8x8192x8192'
+profile_steps() {
+  local row rows sections='--set basic --section WarpStateStats --section MemoryWorkloadAnalysis --section ComputeWorkloadAnalysis'
+  if [ "$vendor" = amd ]; then return; fi
+  if ! command -v ncu >/dev/null; then skip_step ncu "not here"; return; fi
+  IFS=';' read -ra rows <<<"${profile:-$profiled}"
+  for row in "${rows[@]}"; do
+    step "ncu $row" 30 "ncu --clock-control none --profile-from-start off --launch-count 2 $sections \
+./gpu_bench --once $small --only '$row' >>'$out/ncu.txt' 2>&1"
+  done
+}
+
+# ---- The two commands ----
+
+command_a() {
+  begin 390
+  small=${UFP4_BORROWED_SMALL:-}
+  make_ready
+  require_specific
+  begin_package
+  describe_device >"$out/device.txt" 2>&1
+  kept=180 # for what follows the tests
+  grep '^first_call' tests.tsv | steps 4
+  grep -v '^first_call' tests.tsv | steps 10
+  # the bench runs alone
+  [ -z "${package_build:-}" ] || step torch.build 60 "while kill -0 $package_build 2>/dev/null; do sleep 1; done"
+  kept=0
+  step bench 120 "./gpu_bench $small >'$place/2bench.jsonl'"
+  write_bench_json
+  torch_steps
+  [ ! -x gpu_limits ] || step limits 40 "./gpu_limits $small >'$place/1limits.jsonl'"
+  write_bench_json
+  profile_steps
+  finish
+}
+
+# measure_variant NAME ROWS OPTIONS...: the rows with the library's choice, with the other, and again with the library's.
+measure_variant() {
+  local turn
+  for turn in own "$1" again; do
+    step "$1: $turn" 25 "./gpu_bench $small --only '$2' --label '$1: $turn' $([ "$turn" != "$1" ] || echo "${*:3}") \
+>'$place/2$1.$turn.jsonl'"
+  done
+  write_bench_json
+}
+variant() {
+  case $1 in
+    three_blocks) measure_variant "$1" 'quantize/nvfp4/bf16|quantize_both/nvfp4/bf16' --tile-blocks 3 ;;
+    library_first) measure_variant "$1" 'fast/8192x|fast/1024x|nv_e1m2>/' --leave-out gemm_wgmma_sm90 ;;
+    clusters_of_4) measure_variant "$1" 'fast/64x|fast/32x|fast/256x' --cluster 4 ;;
+    *) echo "there is no variant '$1'" >&2; exit 2 ;;
+  esac
+}
+# again NAME: a test of the table, with its whole log, and under memcheck.
+again() {
+  local line seconds command
+  line=$(grep -F "$1$(printf '\t')" tests.tsv | head -n 1)
+  [ -n "$line" ] || { echo "there is no test '$1' in tests.tsv" >&2; exit 2; }
+  IFS=$(printf '\t') read -r _ seconds command <<<"$line"
+  step "$1" "$seconds" "$command"
+  { echo "==== $1"; tail -c 1M "$place/${1//[^A-Za-z0-9_]/_}.log"; } >>"$out/b.log"
+  if ! command -v compute-sanitizer >/dev/null; then skip_step "memcheck of $1" "no compute-sanitizer here"; return; fi
+  step "memcheck of $1" 60 "UFP4_FUZZ_SECONDS=${UFP4_BORROWED_FUZZ:-3} compute-sanitizer --tool memcheck --error-exitcode 99 \
+${command#examined }"
+  { echo "==== memcheck of $1"; tail -c 1M "$place/memcheck_of_${1//[^A-Za-z0-9_]/_}.log"; } >>"$out/b.log"
+}
+
+command_b() {
+  local name
+  begin 220
+  small=${UFP4_BORROWED_SMALL:-}
+  make_ready
+  require_specific
+  rm -f "$out/b.log" "$out/ncu.txt"
+  for name in $tests; do again "$name"; done
+  for name in ${variants:-three_blocks library_first clusters_of_4}; do [ "$name" = - ] || variant "$name"; done
+  profile_steps
+  finish
+}
