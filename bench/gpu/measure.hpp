@@ -10,11 +10,13 @@
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 #endif
 
+#include <string_view>
+
 // The choices of ufp4/gpu/tuning.hpp, as arguments of the bench.
 namespace bench {
 struct choices {
   unsigned tile_blocks = 4, cluster = 8;
-  const char* left_out = nullptr;
+  std::string_view left_out = "";  ///< names of kernels, with | between them
 };
 inline choices& chosen() {
   static choices c;
@@ -38,7 +40,6 @@ bool leaves_out(const char* kernel);
 #include <cstring>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #if defined(__HIPCC__)
@@ -52,15 +53,26 @@ namespace bench {
 
 namespace gpu = ufp4::gpu;
 
+/// Does holds(word) for one of the words, which have | between them?
+template <class Holds>
+bool any_word(std::string_view words, const Holds& holds) {
+  for (;;) {
+    const std::size_t bar = words.find('|');
+    if (holds(words.substr(0, bar))) return true;
+    if (bar == std::string_view::npos) return false;
+    words.remove_prefix(bar + 1);
+  }
+}
+
 inline bool leaves_out(const char* kernel) {
-  return chosen().left_out != nullptr && std::strcmp(kernel, chosen().left_out) == 0;
+  return any_word(chosen().left_out, [&](std::string_view word) { return word == kernel; });
 }
 
 /// The arguments of a bench.
 struct settings {
   bool small = false;           ///< tiny shapes and one call a row: a rehearsal
   bool once = false;            ///< one call of each row between the profiler's start and stop
-  std::string_view only = "";   ///< rows whose names contain one of these words, which have | between them
+  std::string_view only = "";   ///< rows whose names contain one of these words
   std::string_view label = "";  ///< "variant" of every line
   bool failed = false;          ///< any row
   gpu::stream stream{};
@@ -70,12 +82,7 @@ inline settings& now() {
   return s;
 }
 inline bool is_wanted(const std::string& name) {
-  for (std::string_view rest = now().only;;) {
-    const std::size_t bar = rest.find('|');
-    if (name.find(rest.substr(0, bar)) != std::string::npos) return true;
-    if (bar == std::string_view::npos) return false;
-    rest.remove_prefix(bar + 1);
-  }
+  return any_word(now().only, [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
 
 inline void stop(const std::string& what) {
@@ -248,7 +255,7 @@ inline bool read_arguments(int argc, char** argv) {
     else if (value == nullptr)
       stop(
           "usage: [--facts] [--small] [--once] [--only WORD|WORD...] [--label TEXT] [--tile-blocks N] [--cluster N] "
-          "[--leave-out KERNEL]");
+          "[--leave-out KERNEL|KERNEL...]");
     else if (++i; word == "--only")
       now().only = value;
     else if (word == "--label")

@@ -110,7 +110,7 @@ check_programs() { # TARGET
   prepare_objects "$1" 1 || return
   if [ "$vendor" = nvidia ]; then
     on_device=${on_device/code=sm_/code=compute_}
-    if $compiler --help | grep -q Ofast-compile; then options+=' --Ofast-compile=max'; fi
+    case $($compiler --help) in *--Ofast-compile*) options+=' --Ofast-compile=max' ;; esac
   fi
   device_objects $options | objects || return
   echo "compiled for $1: $((${#files[@]} + ${#separate[@]})) tests, ${#experimental[@]} of them with experimental kernels too; the bench"

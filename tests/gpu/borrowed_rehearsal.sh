@@ -114,13 +114,13 @@ pretend() { { echo '#!/bin/sh'; cat; } >"$ready/$1" && chmod +x "$ready/$1"; }
 ready=$place/machine/borrowed/ready
 run 0 prepare
 expect "$place/prepare.txt" 'packed: .*ready.tar.xz, .* for: 90a'
-expect "$ready/tests.tsv" '^graph_test' '^fuzz_test' '^first_call:wgmma_keeps_the_bound_of_fast_for_nvfp4.*gpu_experimental'
+expect "$ready/tests.tsv" '^graph_test' '^fuzz_test' '^first_call:gemm_wgmma_sm90_keeps_the_bound_of_fast_for_nvfp4.*gpu_experimental'
 
 # A and B of a machine without xz.
 rm -rf "$ready" "$place/out"
 PATH=$place/tools:$place/without_xz run 0 a
 expect "$place/a.txt" '^specific: true, architecture 80, compiled for 90a' '^graph_test.*passed' ', 0 not passed'
-expect "$place/out/a.tsv" '^first_call:wgmma.*skipped' 'bench.passed' 'torch.step.passed' 'torch.tests.passed' 'limits.passed' \
+expect "$place/out/a.tsv" '^first_call:gemm_wgmma.*skipped' 'bench.passed' 'torch.step.passed' 'torch.tests.passed' 'limits.passed' \
   'ncu quantize_both/nvfp4/bf16 + RHT-16 + SR.passed'
 expect "$place/out/device.txt" 'CPU simulator' '== nvidia-smi'
 expect "$place/out/bench.json" '"kind": "run"' '"name": "probe/mma.sync.f16"' '"kernel": "gemm_bf16_sm80"' '"kind": "torch"' \
@@ -136,11 +136,12 @@ expect "$place/out/performance-gpu.md" '^| decode/e2m1 to f16 |' '^| mma.sync.f1
   '^| copy | .* | 1.00 |' '^| 64x64x64 | nvfp4 | exact_blocks | gemm_blocks' '^\*\*A rehearsal' '^| three_blocks | quantize/nvfp4/bf16 |' \
   '^| ufp4 | step | .* | 9 |' '^| nn.Linear, bf16/step | 1.0 |' '^| quantize, bf16, RHT-16 + SR | `quantize_lanes` | 0.[0-9]* |'
 
-# A test that fails, and one that hangs; B has the whole log.
-printf 'fails\t9\techo the whole log; exit 1\nhangs\t1\tsleep 60\n' >>"$ready/tests.tsv"
+# A test that fails, and one that hangs; B has the whole log. An experimental kernel that hangs is not measured.
+printf '%s\n' $'fails\t9\techo the whole log; exit 1' $'hangs\t1\tsleep 60' $'first_call:gemm_bf16_sm80_keeps_nothing\t1\tsleep 60' >>"$ready/tests.tsv"
 run 1 a --seconds 240
 expect "$place/out/a.tsv" 'fails.FAILED' 'hangs.took too long' 'graph_test.passed'
 expect "$place/out/a.failures.log" '==== fails: FAILED' '^the whole log' '==== hangs'
+! grep -q '"kernel": "gemm_bf16_sm80"' "$place/out/bench.json" || { echo "FAILED: a kernel that hangs was measured"; status=1; }
 run 1 b --tests fails --variants - --profile 'gemm/nvfp4/fast/64x'
 expect "$place/out/b.log" '^==== fails' '^the whole log'
 run 2 b --tests none --variants -
