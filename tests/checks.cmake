@@ -117,11 +117,15 @@ ufp4_python_check(docs_api sys docs/site/api_reference.py --check ${PROJECT_SOUR
 ufp4_bash_check(misuse 900 tests/compile_fail/check.sh)
 
 # Every kernel compiled by the vendors' compilers for each architecture, and the instructions in it.
-ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu)
-# Every GPU test and the bench, to PTX; with the assembler: gpu_prepare.
+set(ufp4_cuda_targets "80 90a")
+if(UFP4_TEST_LEVEL STREQUAL nightly)
+  string(APPEND ufp4_cuda_targets " 100a 120a")
+endif()
+ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu --targets ${ufp4_cuda_targets})
+# Every GPU test and the bench, without the assembler; with it: gpu_prepare.
 ufp4_bash_check(gpu_sources 900 tests/gpu/borrowed.sh check)
 ufp4_bash_check(gpu_sources_hip 900 tests/gpu/borrowed.sh check --vendor amd)
-ufp4_bash_check(gpu_sass 900 tests/gpu/sass_check.sh --out ${PROJECT_BINARY_DIR}/gpu) # the cubins of gpu_compile_cuda
+ufp4_bash_check(gpu_sass 900 tests/gpu/sass_check.sh --out ${PROJECT_BINARY_DIR}/gpu --targets ${ufp4_cuda_targets}) # the cubins of gpu_compile_cuda
 # What runs on a borrowed GPU, end to end without one.
 ufp4_bash_check(gpu_borrowed 600 tests/gpu/borrowed_rehearsal.sh $<TARGET_FILE:ufp4_gpu_kernels>)
 set(use_every_core gpu_compile_cuda gpu_sources gpu_sources_hip gpu_sass gpu_borrowed)
