@@ -45,8 +45,12 @@ bool leaves_out(const char* kernel);
 #if defined(__HIPCC__)
 #define RUNTIME(name) hip##name  // the two runtimes differ in their prefix
 #elif defined(__CUDACC__)
-#include <cuda_profiler_api.h>
 #define RUNTIME(name) cuda##name
+#endif
+
+#if defined(__CUDACC__)  // of cuda_profiler_api.h, which not every CUDA toolkit has
+extern "C" cudaError_t CUDARTAPI cudaProfilerStart(void);
+extern "C" cudaError_t CUDARTAPI cudaProfilerStop(void);
 #endif
 
 namespace bench {
