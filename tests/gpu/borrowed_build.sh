@@ -116,7 +116,7 @@ check_programs() { # TARGET
   echo "compiled for $1: $((${#files[@]} + ${#separate[@]})) tests, ${#experimental[@]} of them with experimental kernels too; the bench"
 }
 
-# build_programs TARGETS: gpu_tests, gpu_experimental, cublas_test, gpu_bench and gpu_limits; tests.tsv; the file targets.
+# build_programs TARGETS: gpu_tests, gpu_experimental, cublas_test, gpu_bench and gpu_limits; tests.tsv; the files targets and commit.
 build_programs() {
   local link together=() name
   prepare_objects "$1" "${UFP4_JOBS:-$(nproc)}" || return
@@ -142,6 +142,7 @@ build_programs() {
   } | objects || return
   list_tests >tests.tsv
   echo "$1" >targets
+  git -C "$source_dir" describe --always --dirty >commit 2>/dev/null || echo unknown >commit
   rm -f ./*.o batch_*.cpp experimental_*.cpp
 }
 

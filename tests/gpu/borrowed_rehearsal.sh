@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ufp4 - every command of borrowed.sh without a GPU: the compiler builds the CPU simulator, the vendors' tools are scripts.
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2016 # backquotes of a page
 # Checks what the commands leave: also where a test fails or hangs, where the time ends, where there is no xz, where the archive's
 # programs do not run, on a GPU that is not a Hopper, without a GPU.
 usage='usage: tests/gpu/borrowed_rehearsal.sh [LIBRARY]: libufp4_gpu_kernels.a of a build; it is compiled without it'

@@ -66,10 +66,12 @@ finish() {
 
 probe() { echo "./gpu_$([ -x gpu_limits ] && echo limits || echo bench)"; } # without a library of its own where there is one
 
-# Unpacks the programs if they are not there, and ends where they do not run.
+# Unpacks the programs, unless those of this archive are there, and ends where they do not run.
 make_ready() {
   local status
-  [ -x gpu_bench ] || { [ -e "$archive" ] && unpack_programs "$archive"; }
+  if [ -e "$archive" ] && [ "$(cat unpacked 2>/dev/null)" != "$(cksum "$archive")" ]; then
+    unpack_programs "$archive" && cksum "$archive" >unpacked
+  fi
   [ -x gpu_bench ] || { echo "no programs: $archive is missing or could not be unpacked; prepare makes it, and git ignores it"; exit 1; }
   for program in ./gpu_bench ./cublas_test; do [ ! -x $program ] || find_libraries $program; done
   timeout 60 "$(probe)" --facts >facts.json 2>facts.log
@@ -121,19 +123,21 @@ describe_device() {
 begin_package() {
   package=$place/python
   if [ "$vendor" = amd ] || ! python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then return; fi
-  rm -rf "$package"
-  nice -n 10 timeout "$(left)" python3 -m pip install --quiet --no-index --no-deps --no-build-isolation --target "$package" \
-    "$source_dir/examples/python" -C cmake.define.UFP4_CUDA=ON -C cmake.define.UFP4_STUBS=OFF \
-    -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=$(this_device)-real" >"$place/package.log" 2>&1 &
-  package_build=$!
+  rm -rf "$package" "$place/package.done"
+  {
+    nice -n 10 timeout "$(left)" python3 -m pip install --quiet --no-index --no-deps --no-build-isolation --target "$package" \
+      "$source_dir/examples/python" -C cmake.define.UFP4_CUDA=ON -C cmake.define.UFP4_STUBS=OFF \
+      -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=$(this_device)-real"
+    touch "$place/package.done"
+  } >"$place/package.log" 2>&1 &
+  wait_for_package="until [ -e '$place/package.done' ]; do sleep 1; done"
 }
 torch_steps() {
-  if [ -z "${package_build:-}" ]; then skip_step torch "python3 has no PyTorch with CUDA"; return; fi
+  if [ -z "${wait_for_package:-}" ]; then skip_step torch "python3 has no PyTorch with CUDA"; return; fi
   export PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1
-  step torch.package 20 "cat '$place/package.log'; python3 -c 'import ufp4.cuda, sys; sys.exit(not ufp4.cuda.is_built())'"
+  step torch.package 60 "$wait_for_package; cat '$place/package.log'; python3 -c 'import ufp4.cuda, sys; sys.exit(not ufp4.cuda.is_built())'"
   step torch.step 30 "python3 '$source_dir/bench/gpu/torch_step.py' $small >'$place/3torch.jsonl'"
   write_bench_json
-  step torch.tests 60 "cd '$source_dir/tests/python' && python3 -m pytest -q -p no:cacheprovider cuda_test.py"
 }
 
 # ---- The bench ----
@@ -142,7 +146,7 @@ torch_steps() {
 write_bench_json() {
   {
     echo '['
-    printf '{"kind": "run", "date": "%s", "commit": "%s"}\n' "$(date -u +%F)" "$(git -C "$source_dir" rev-parse --short HEAD 2>/dev/null)"
+    printf '{"kind": "run", "date": "%s", "commit": "%s"}\n' "$(date -u +%F)" "$(cat commit)"
     cat "$place"/*.jsonl 2>/dev/null | grep '^{.*}$' | sed 's/^/,/'
     echo ']'
   } >"$out/bench.json"
@@ -157,7 +161,7 @@ wrong_kernels() {
 # ncu of two launches of each row.
 profiled='quantize_both/nvfp4/bf16 + RHT-16 + SR;gemm/nvfp4/fast/8192x8192x8192;gemm/nvfp4/fast/8x8192x8192'
 profile_steps() {
-  local row rows sections='--set basic --section WarpStateStats --section MemoryWorkloadAnalysis --section ComputeWorkloadAnalysis'
+  local row rows sections='--metrics dram__bytes_read.sum,dram__bytes_write.sum --set basic --section WarpStateStats --section MemoryWorkloadAnalysis --section ComputeWorkloadAnalysis'
   if [ "$vendor" = amd ]; then return; fi
   if ! command -v ncu >/dev/null; then skip_step ncu "not here"; return; fi
   IFS=';' read -ra rows <<<"${profile:-$profiled}"
@@ -181,7 +185,7 @@ command_a() {
   grep '^first_call' tests.tsv | steps 4
   grep -v '^first_call' tests.tsv | steps 10
   # the bench runs alone
-  [ -z "${package_build:-}" ] || step torch.build 60 "while kill -0 $package_build 2>/dev/null; do sleep 1; done"
+  [ -z "${wait_for_package:-}" ] || step torch.build 60 "$wait_for_package"
   kept=0
   step bench 120 "./gpu_bench $small --leave-out '$(wrong_kernels)' >'$place/2bench.jsonl'"
   write_bench_json
@@ -189,6 +193,7 @@ command_a() {
   [ ! -x gpu_limits ] || step limits 40 "./gpu_limits $small >'$place/1limits.jsonl'"
   write_bench_json
   profile_steps
+  [ -z "${wait_for_package:-}" ] || step torch.tests 90 "cd '$source_dir/tests/python' && python3 -m pytest -q -p no:cacheprovider cuda_test.py"
   finish
 }
 
