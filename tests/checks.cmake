@@ -142,5 +142,6 @@ ufp4_bash_check(gpu_compiled 1800 tests/gpu/compiled.sh --out ${PROJECT_BINARY_D
 ufp4_bash_check(compilers 28800 tests/compilers.sh --all)
 ufp4_bash_check(tidy 7200 tests/tidy.sh)
 ufp4_bash_check(gpu_prepare 3600 tests/gpu/borrowed.sh prepare)
+ufp4_bash_check(gpu_interpreted 3600 tests/gpu/borrowed.sh interpret)
 ufp4_bash_check(nightly_fuzz 7200 tests/fuzz/run.sh --seconds 600 --out ${PROJECT_BINARY_DIR}/fuzz)
-set_tests_properties(gpu_compile_hip gpu_compiled compilers tidy gpu_prepare nightly_fuzz PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(gpu_compile_hip gpu_compiled compilers tidy gpu_prepare gpu_interpreted nightly_fuzz PROPERTIES RUN_SERIAL TRUE)

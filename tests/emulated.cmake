@@ -9,8 +9,8 @@
 # | max          | preset aarch64-qemu  | neon_bf16    | products                            |
 # | neoverse-n1  | preset aarch64-qemu  | neon_dotprod | products                            |
 # | cortex-a53   | preset aarch64-qemu  | neon         | kernels, all products included      |
-# Of quantize_kernels the x86-64 processors run the bytes of one seed: its other test cases compare tiers, which needs no emulator there, and
-# take five minutes.
+# gemm_plain_bf16 runs on max alone, which has every tier. Of quantize_kernels the x86-64 processors run the bytes of one seed: its other
+# test cases compare tiers, which needs no emulator there, and take five minutes.
 set(ufp4_emulated_avx2 "^cpu/(dispatch|gemm_lanes|(quantize|dequantize|hadamard)_kernels)|^explain_test")
 set(ufp4_emulated_scalar "^cpu/(dispatch|gemm_lanes|.*kernels|extended_formats)")
 set(ufp4_emulated_products "^cpu/(dispatch|.*gemm)")
@@ -53,6 +53,8 @@ function(ufp4_add_emulated program path test spec)
   foreach(processor tier patterns IN ZIP_LISTS ufp4_processors ufp4_tiers ufp4_emulated)
     if(UFP4_TEST_LEVEL STREQUAL nightly)
       set(patterns ufp4_emulated_kernels ufp4_emulated_operations)
+    elseif(CMAKE_CROSSCOMPILING AND path MATCHES "gemm_plain_bf16" AND NOT processor STREQUAL max)
+      continue()
     endif()
     foreach(pattern IN LISTS patterns)
       if(path MATCHES "${${pattern}}")

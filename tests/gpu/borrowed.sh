@@ -6,6 +6,7 @@ usage='usage: tests/gpu/borrowed.sh COMMAND [--vendor nvidia|amd] [--targets "90
   prepare   on a machine without a GPU: builds the programs and packs them into build/borrowed/ready.tar.xz. The first target gets
             code, the others PTX; with AMD every target gets code
   check     only compiles what prepare builds, for the first target, with warnings as errors: NVIDIA to PTX, AMD by the front end
+  interpret runs every test as compiled for the first target in the PTX interpreter, without a GPU: minutes
   a         on the GPU machine, 390 s: the device; the first call of each experimental kernel against the host; every other test; the
             bench; PyTorch; the limits; ncu of three kernels
   b         on the GPU machine, 220 s, after reading what A left:
@@ -74,6 +75,7 @@ prepare() {
 case $command in
   prepare) prepare; status=$?; echo "prepare: $SECONDS s"; exit $status ;;
   check) install_compiler && enter "$place/check" && check_programs "${targets%% *}"; status=$?; echo "check: $SECONDS s"; exit $status ;;
+  interpret) install_compiler && enter "$place/interpret" && interpret_programs "${targets%% *}" ;;
   build) enter "$place/ready" && build_programs "$(this_device)" ;;
   a) enter "$place/ready"; command_a ;;
   b) enter "$place/ready"; command_b ;;

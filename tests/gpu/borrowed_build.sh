@@ -35,11 +35,12 @@ choose_cublas() {
   fi
 }
 
-# The test files that this vendor's compiler takes and a GPU runs. Files with `alone` or `separate` on their ctest line are no part of a
+# The test files that this vendor's compiler takes and a GPU runs, or the PTX interpreter, which has no graphs and no library. Files with `alone` or `separate` on their ctest line are no part of a
 # batch.
 test_files() { # batch|alone|separate
   local others='^#include <ufp4/hip/' single='^// ctest: .*\(alone\|separate\)' interpreter='^#include "gpu/ptx/'
   if [ "$vendor" = amd ]; then others='^#include <ufp4/cuda/'; fi
+  if [ -n "${interpreted:-}" ]; then others+='\|StreamBeginCapture\|^#include <dlfcn.h>\|^#include <ufp4/cuda/cublas.hpp>'; fi
   local files
   files=$(grep -L -e "$others" -e "$interpreter" -e '^// ctest: .*simulator' source/tests/gpu/*_test.cpp |
     grep -E "/(${UFP4_BORROWED_TESTS:-.*})_test\.cpp\$")
@@ -144,6 +145,29 @@ build_programs() {
   echo "$1" >targets
   git -C "$source_dir" describe --always --dirty >commit 2>/dev/null || echo unknown >commit
   rm -f ./*.o batch_*.cpp experimental_*.cpp
+}
+
+# Every test as compiled for a target, in the PTX interpreter: what a GPU of that target would run, before there is one.
+interpret_programs() { # TARGET
+  local name interpreter='' catch2=''
+  interpreted=yes prepare_objects "$1" "${UFP4_JOBS:-$(nproc)}" || return
+  on_device=${on_device/code=sm_/code=compute_}
+  for name in source/tests/gpu/ptx/*.cpp; do interpreter+=" ptx_$(names_of $name).o"; done
+  {
+    interpreted=yes device_objects --no-compress | grep -v '^gpu_'
+    for name in main kernels; do echo "$name g++ $host -c source/tests/support/$name.cpp -o $name.o"; done
+    for name in $interpreter; do
+      echo "${name%.o} $compiler -std=c++20 -O2 -Isource/tests -c source/tests/gpu/ptx/$(basename ${name#ptx_} .o).cpp -o $name"
+    done
+  } | objects || return
+  if has_header catch2/catch_all.hpp; then catch2=-lCatch2; fi
+  g++ $(names_of batch_*.cpp "${separate[@]}" | sed 's/$/.o/') main.o kernels.o $interpreter $catch2 -lpthread -ldl -o gpu_tests &&
+    g++ experimental.o main.o kernels.o $interpreter $catch2 -lpthread -ldl -o gpu_experimental || return
+  list_tests >tests.tsv
+  echo "compiled: $SECONDS s"
+  begin 3600
+  UFP4_PTX_DEVICE=${1//[!0-9]/} steps "${UFP4_JOBS:-$(nproc)}" <tests.tsv
+  finish
 }
 
 # A line "NAME<TAB>SECONDS<TAB>COMMAND" for each test case of experimental_test, then for each test file, the longest first.

@@ -54,7 +54,7 @@ work() {
         [ "$(grep -c 'error: #error "ufp4: this compiler cannot compile the CPU kernels' rejection.log)" -ne 1 ]; then answer=no; fi ;;
     example)
       name=example.$(basename "$what" .cu)
-      answer=$(logged "$name" "$nvcc" $flags -arch=sm_80 "$what" -o "$name.run") ;;
+      answer=$(logged "$name" "$nvcc" $flags -gencode arch=compute_80,code=compute_80 "$what" -o "$name.run") ;;
   esac
   verdict "$name" "$answer" $((SECONDS - began))
 }
@@ -72,7 +72,7 @@ for target in $targets; do
   printf '%-8s %-10s %-8s %-10s %s\n' "sm_$target" "$compiled" "$linked" "$ran" "$seconds"
   [ "$linked" = yes ] || failed "kernels.$target"
 done
-for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled and linked"; done
+for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled to PTX and linked"; done
 tell rejection '--use_fast_math, and CPU kernels, are rejected by name'
 
 echo

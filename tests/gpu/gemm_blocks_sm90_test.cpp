@@ -1,5 +1,6 @@
 // ufp4 - what gemm_blocks_sm90 multiplies: sums of decoded operands, block by block, have the bits of exact_blocks.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: simulator
 //
 // The simulator has neither TMA nor wgmma. Here a loop on the host takes their place between the kernel's decoders and
 // its epilogue, which are simulated. Its sums are exact, and it tests that any adder of 24 bits would make them so.
@@ -18,8 +19,6 @@
 
 using namespace ufp4;
 namespace kernels = ufp4::gpu::kernels;
-
-#if defined(UFP4_SIMT_HEADER)
 
 namespace {
 
@@ -256,5 +255,3 @@ TEST_CASE("the wgmma kernel takes products with 128 rows on both sides and more,
   device.architecture = 90, device.specific = false;
   REQUIRE_FALSE(takes(job_of<nvfp4, nvfp4>(128, 128, 64)));
 }
-
-#endif

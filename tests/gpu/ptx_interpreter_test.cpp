@@ -89,6 +89,12 @@ TEST_CASE("floats round as their instructions specify") {
               "cvt.u32.u16 %r9, %h1;") == 0x7EB8u);
   REQUIRE(one("mov.u32 %r2, 0x3F803F80; mov.u32 %r3, 0x3F813F81; fma.rn.bf16x2 %r9, %r2, %r3, %r2;") == 0x40004000u);
   REQUIRE(one("mov.f32 %f1, 0fC0200000; cvt.rni.s32.f32 %r9, %f1;") == static_cast<ufp4_word>(-2));
+  // The larger number, and with .NaN a NaN.
+  REQUIRE(one("mov.f32 %f1, 0f7FC00001; mov.f32 %f2, 0f3F800000; max.f32 %f3, %f1, %f2; mov.b32 %r9, %f3;") ==
+          0x3F800000u);
+  REQUIRE(one("mov.f32 %f1, 0f7FC00001; mov.f32 %f2, 0f3F800000; max.NaN.f32 %f3, %f1, %f2; mov.b32 %r9, %f3;") ==
+          0x7FFFFFFFu);
+  REQUIRE(one("mov.u32 %r2, 0x3F807FC1; mov.u32 %r3, 0x40003F80; max.NaN.bf16x2 %r9, %r2, %r3;") == 0x40007FFFu);
 }
 
 TEST_CASE("lanes that diverge meet again, and shuffles exchange their values") {

@@ -160,6 +160,11 @@ T maximum(T a, T b) {
   if (a == b) return std::signbit(a) ? b : a;
   return a > b ? a : b;
 }
+/// min.NaN and max.NaN.
+template <class T, T (*choose)(T, T)>
+T or_nan(T a, T b) {
+  return a != a || b != b ? std::numeric_limits<T>::quiet_NaN() : choose(a, b);
+}
 template <class T>
 T saturated(T a) {
   return a != a ? T{0} : a < 0 ? T{0} : a > 1 ? T{1} : a;
@@ -225,6 +230,14 @@ bool decode_float(const statement& t, instruction& i, type_name type) {
     if (op == "fma") i.run = saturated_float<[] { return "fma"; }>;
     return i.run != nullptr;
   }
+  if (t.has("NaN")) {
+    if (type.bits != 32 || t.has("xorsign")) return false;
+    if (t.op() == "min")
+      i.run = binary<float, [](float a, float b) { return canonical(or_nan<float, minimum>(a, b)); }>;
+    if (t.op() == "max")
+      i.run = binary<float, [](float a, float b) { return canonical(or_nan<float, maximum>(a, b)); }>;
+    return i.run != nullptr;
+  }
   i.run = type.bits == 32 ? nearest_op<float>(t.op()) : nearest_op<double>(t.op());
   return i.run != nullptr;
 }
@@ -252,7 +265,7 @@ half_op half_operation(const std::string& op) {
 }
 constexpr const char* half_names[] = {"add", "sub", "mul", "fma", "min", "max", "neg", "abs", "ex2", "tanh"};
 
-/// a: which operation; b: how many halves; c: 1 with relu, 2 saturated.
+/// a: which operation; b: how many halves; c: 1 with relu, 2 saturated; d: a NaN gives NaN.
 template <class N>
 void halves(warp& w, const instruction& i, mask m) {
   static const auto ops = [] {
@@ -267,7 +280,8 @@ void halves(warp& w, const instruction& i, mask m) {
   each_lane(m, [&](unsigned l) {
     word r = 0;
     for (unsigned h = 0; h < i.b; ++h) {
-      double v = op(in(0, l, h), in(1, l, h), in(2, l, h));
+      const double a = in(0, l, h), b = in(1, l, h);
+      double v = i.d && (a != a || b != b) ? std::nan("") : op(a, b, in(2, l, h));
       if (i.c == 1 && v < 0) v = 0;
       if (i.c == 2) v = saturated(v);
       r |= word{N::rounded(v)} << (16 * h);
@@ -282,6 +296,7 @@ bool decode_half(const statement& t, instruction& i, type_name type) {
   if (i.a == std::size(half_names)) return false;
   i.b = type.bits / 16;
   i.c = t.has("relu") ? 1 : t.has("sat") ? 2 : 0;
+  i.d = t.has("NaN");
   i.run = type.letter == 'H' ? halves<f16> : halves<bf16>;
   return true;
 }
