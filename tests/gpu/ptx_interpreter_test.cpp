@@ -174,6 +174,7 @@ TEST_CASE("what is undefined is an error that names it") {
   REQUIRE(error_of("trap;") == "executes trap");
   REQUIRE(error_of("frob.u32 %r1, %r2;").find("frob.u32 %r1, %r2: is not an instruction that the interpreter knows") ==
           0);
+  REQUIRE(error_of("max.xorsign.abs.f32 %f1, %f2, %f3;").find("that the interpreter knows") != std::string::npos);
 }
 
 // ---- wgmma: 64 x 8 sums of a (64 x 16) and b (8 x 16), both without a swizzle, at 0 and 2048 of shared memory ----

@@ -5,9 +5,11 @@
 #include "gpu/ptx/decode.hpp"
 #include "gpu/ptx/numbers.hpp"
 
+#include <algorithm>
 #include <cfenv>
 #include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 #include <limits>
 
 namespace ptx {
@@ -221,7 +223,16 @@ void saturated_float(warp& w, const instruction& i, mask m) {
   each_lane(m, [&](unsigned l) { w.reg(i.out[0])[l] = put<float>(saturated(get<float>(w.reg(i.out[0])[l]))); });
 }
 
+/// Nothing between the operation and the type but these.
+bool has_only(const statement& t, std::initializer_list<std::string_view> known) {
+  const auto is_known = [&](const std::string& part) {
+    return std::find(known.begin(), known.end(), part) != known.end();
+  };
+  return std::all_of(t.parts.begin() + 1, t.parts.end() - 1, is_known);
+}
+
 bool decode_float(const statement& t, instruction& i, type_name type) {
+  if (!has_only(t, {"rn", "rm", "rp", "rz", "sat", "NaN", "approx", "full"})) return false;
   if (set_direction(t, i)) return true;
   if (t.has("sat") && type.bits == 32) {
     const std::string& op = t.op();
@@ -231,7 +242,7 @@ bool decode_float(const statement& t, instruction& i, type_name type) {
     return i.run != nullptr;
   }
   if (t.has("NaN")) {
-    if (type.bits != 32 || t.has("xorsign")) return false;
+    if (type.bits != 32) return false;
     if (t.op() == "min")
       i.run = binary<float, [](float a, float b) { return canonical(or_nan<float, minimum>(a, b)); }>;
     if (t.op() == "max")
@@ -291,6 +302,7 @@ void halves(warp& w, const instruction& i, mask m) {
 }
 
 bool decode_half(const statement& t, instruction& i, type_name type) {
+  if (!has_only(t, {"rn", "relu", "sat", "NaN", "approx"})) return false;
   for (i.a = 0; i.a < std::size(half_names); ++i.a)
     if (t.op() == half_names[i.a]) break;
   if (i.a == std::size(half_names)) return false;
