@@ -76,7 +76,7 @@ END
 python=$(command -v python3)
 tool python3 <<END
 case \$* in
-  *"import torch"* | *"import ufp4.cuda"*) exit ;;
+  *torch.cuda.is_available*) exit ;;
   "-m pip install"*--target*"cmake.define.CMAKE_CUDA_ARCHITECTURES=90a-real") echo built; exit ;;
   *torch_step.py*) echo '{"kind": "torch", "name": "torch/nn.Linear, bf16/step", "us": 1, "tflops": 1}'; exit ;;
   "-m pytest"*) exit ;;
@@ -121,7 +121,7 @@ expect "$ready/tests.tsv" '^graph_test' '^fuzz_test' '^first_call:gemm_wgmma_sm9
 rm -rf "$ready" "$place/out"
 PATH=$place/tools:$place/without_xz run 0 a
 expect "$place/a.txt" '^specific: true, architecture 80, compiled for 90a' '^graph_test.*passed' ', 0 not passed'
-expect "$place/out/a.tsv" '^first_call:gemm_wgmma.*skipped' 'bench.passed' 'torch.step.passed' 'torch.tests.passed' 'limits.passed' \
+expect "$place/out/a.tsv" '^first_call:gemm_wgmma.*skipped' 'bench.passed' 'torch.package.passed' 'torch.step.passed' 'torch.tests.passed' 'limits.passed' \
   'ncu quantize_both/nvfp4/bf16 + RHT-16 + SR.passed'
 expect "$place/out/device.txt" 'CPU simulator' '== nvidia-smi'
 expect "$place/out/bench.json" '"kind": "run"' '"name": "probe/mma.sync.f16"' '"kernel": "gemm_bf16_sm80"' '"kind": "torch"' \
@@ -180,7 +180,7 @@ export UFP4_SIMT_TARGET=gfx90a
 run 0 prepare --vendor amd
 rm -rf "$ready"
 run 0 a --vendor amd
-expect "$place/out/a.tsv" '^graph_test.*passed' 'bench.passed' 'torch.skipped'
+expect "$place/out/a.tsv" '^graph_test.*passed' 'bench.passed' 'torch.step.skipped.no package'
 expect "$place/out/bench.json" '"kernel": "gemm_bf16_gfx90a"' '"kernel": "gemm_blocks_gfx90a"'
 run 0 page --vendor amd "$place/out/bench.json" "$place/out/performance-gpu-amd.md"
 expect "$place/out/performance-gpu-amd.md" '^| 64x64x64 | nvfp4 | exact_blocks | gemm_blocks_gfx90a'

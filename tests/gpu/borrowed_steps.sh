@@ -10,10 +10,11 @@ PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
 
 # ---- Time ----
 
+package_status=$place/package.status # of PyTorch's package, when it is built
 # begin SECONDS: the time of this command, unless --seconds gave it. What `kept` says is left to later steps.
 begin() {
   mkdir -p "$out"
-  rm -f "$place"/*.log "$place"/*.jsonl "$verdicts" "$failures"
+  rm -f "$place"/*.log "$place"/*.jsonl "$package_status" "$verdicts" "$failures"
   export deadline=$(($(date +%s) + ${seconds:-$1})) kept=0
 }
 left() { echo $((deadline - kept - $(date +%s))); }
@@ -120,24 +121,23 @@ describe_device() {
 
 # ---- PyTorch: the package as a user builds it, in the background while tests run ----
 
-begin_package() {
-  package=$place/python
-  if [ "$vendor" = amd ] || ! python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then return; fi
-  rm -rf "$package" "$place/package.done"
-  {
-    nice -n 10 timeout "$(left)" python3 -m pip install --quiet --no-index --no-deps --no-build-isolation --target "$package" \
-      "$source_dir/examples/python" -C cmake.define.UFP4_CUDA=ON -C cmake.define.UFP4_STUBS=OFF \
-      -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=$(this_device)-real"
-    touch "$place/package.done"
-  } >"$place/package.log" 2>&1 &
-  wait_for_package="until [ -e '$place/package.done' ]; do sleep 1; done"
+# Its status is that of a step.
+build_package() {
+  python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { echo "python3 has no PyTorch with CUDA"; return 77; }
+  rm -rf "$package"
+  nice -n 10 timeout "$(left)" python3 -m pip install --quiet --no-index --no-deps --no-build-isolation --target "$package" \
+    "$source_dir/examples/python" -C cmake.define.UFP4_CUDA=ON -C cmake.define.UFP4_STUBS=OFF \
+    -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=$(this_device)-real"
 }
-torch_steps() {
-  if [ -z "${wait_for_package:-}" ]; then skip_step torch "python3 has no PyTorch with CUDA"; return; fi
-  export PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1
-  step torch.package 60 "$wait_for_package; cat '$place/package.log'; python3 -c 'import ufp4.cuda, sys; sys.exit(not ufp4.cuda.is_built())'"
-  step torch.step 30 "python3 '$source_dir/bench/gpu/torch_step.py' $small >'$place/3torch.jsonl'"
-  write_bench_json
+begin_package() {
+  export package=$place/python
+  { build_package; echo $? >"$package_status"; } >"$place/package.log" 2>&1 &
+}
+# The bench runs alone, so what is left of the build is waited for.
+await_package() { step torch.package "$1" "until [ -e '$package_status' ]; do sleep 1; done; cat '$place/package.log'; exit \$(cat '$package_status')"; }
+torch_step() { # NAME SECONDS COMMAND
+  [ "$(cat "$package_status" 2>/dev/null)" = 0 ] || { skip_step "$1" "no package"; return; }
+  PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1 step "$@"
 }
 
 # ---- The bench ----
@@ -178,22 +178,21 @@ command_a() {
   small=${UFP4_BORROWED_SMALL:-}
   make_ready
   require_specific
-  begin_package
+  [ "$vendor" = amd ] || begin_package # its operations are NVIDIA's
   describe_device >"$out/device.txt" 2>&1
   kept=180 # for what follows the tests
   export UFP4_FUZZ_SECONDS=${UFP4_FUZZ_SECONDS:-12} # of four kinds
   grep '^first_call' tests.tsv | steps 4
   grep -v '^first_call' tests.tsv | steps 10
-  # the bench runs alone
-  [ -z "${wait_for_package:-}" ] || step torch.build 60 "$wait_for_package"
+  [ "$vendor" = amd ] || await_package 60
   kept=0
   step bench 120 "./gpu_bench $small --leave-out '$(wrong_kernels)' >'$place/2bench.jsonl'"
   write_bench_json
-  torch_steps
+  torch_step torch.step 30 "python3 '$source_dir/bench/gpu/torch_step.py' $small >'$place/3torch.jsonl'"
   [ ! -x gpu_limits ] || step limits 40 "./gpu_limits $small >'$place/1limits.jsonl'"
   write_bench_json
   profile_steps
-  [ -z "${wait_for_package:-}" ] || step torch.tests 90 "cd '$source_dir/tests/python' && python3 -m pytest -q -p no:cacheprovider cuda_test.py"
+  torch_step torch.tests 90 "cd '$source_dir/tests/python' && python3 -m pytest -q -p no:cacheprovider cuda_test.py"
   finish
 }
 
