@@ -18,8 +18,10 @@ int main(int argc, char** argv) {
   const ufp4::gpu::cublas installed;  // as in a program that links it
   bench::require(installed.made());
 #endif
+  bench::warm_up();
   bench::memory_rows();
   bench::layer_rows();
   bench::product_rows();
+  bench::line("end").print();
   return bench::now().failed ? 1 : 0;
 }

@@ -17,9 +17,7 @@ namespace gpu = ufp4::gpu;
 
 namespace {
 
-struct alignas(16) four_words {
-  std::uint32_t words[4];
-};
+using bench::four_words;
 
 struct loop_job {
   unsigned steps = 0;
@@ -101,17 +99,13 @@ UFP4_KERNEL(256) read_words(const loop_job job) {
   }
   if (all == 0x12345678u) job.to->words[0] = 1;
 }
-UFP4_KERNEL(256) copy_words(const loop_job job) {
-  const std::size_t step = std::size_t{gpu::grid_size().x} * 256;
-  for (std::size_t i = std::size_t{gpu::block_index().x} * 256 + gpu::thread_index().x; i < job.count; i += step)
-    job.to[i] = job.from[i];
-}
 
 // ---- Lines ----
 
 /// `work` of one launch in `unit` of 10^12 (TFLOP/s) or 10^9 (GB/s).
-void ceiling(const std::string& name, const char* unit, double work, void (*kernel)(const loop_job),
-             const loop_job& job, unsigned blocks, std::size_t shared = 0) {
+template <class Job>
+void ceiling(const std::string& name, const char* unit, double work, void (*kernel)(const Job), const Job& job,
+             unsigned blocks, std::size_t shared = 0) {
   if (!bench::is_wanted(name)) return;
   const double us = bench::timed(name, 1, [&](int) {
     const gpu::error e = gpu::launch(kernel, {blocks}, {256}, shared, bench::now().stream, job);
@@ -150,7 +144,7 @@ void memory(loop_job job) {
   job.table = gpu::thread::f16_table_of(grid_of<fp4<E2M1>>());
   const unsigned blocks = bench::now().small ? 2 : 4096;
   const auto read = static_cast<double>(bytes);
-  ceiling("copy", "GB/s", 2 * read, &copy_words, job, blocks);
+  ceiling("copy", "GB/s", 2 * read, &bench::copy_words, bench::copy_job{job.from, job.to, job.count}, blocks);
   ceiling("read", "GB/s", read, &read_words, job, blocks);
   ceiling("decode/e2m1 to f16", "GB/s", read, &decode_halves, job, blocks);
 }
@@ -159,6 +153,7 @@ void memory(loop_job job) {
 
 int main(int argc, char** argv) {
   bench::start(argc, argv);
+  bench::warm_up();
   gpu::device_facts device;
   bench::require(gpu::facts(device), "facts");
   const gpu::buffer<four_words> unused(1);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // T = N = K = 8192; X, W, dY, Y and dX in bf16, dW in float. A line has the number of launches, the bytes that the
-// launches read and write (each operand once for each launch; of a kernel with a workspace, that twice), and the bytes
-// that the product itself reads and writes.
+// launches read and write (each operand once for each launch; of a kernel with a workspace, that twice, without the
+// memory that it lends to cublasLt), and the bytes that the product itself reads and writes.
 #pragma once
 
 #include "gpu/product_rows.hpp"
@@ -52,7 +52,12 @@ struct layer {
 inline double bytes_moved(gpu::detail::layer_call call) {
   require(gpu::detail::prepare_layer(call, {}), "facts");
   const gpu::gemm_job job = call.job(0);
-  double bytes = 2 * static_cast<double>(gpu::detail::kernel_bytes(job, call.device)) +
+  std::size_t workspace = gpu::detail::kernel_bytes(job, call.device);
+#if defined(HAS_CUBLAS)
+  if (std::strncmp(gpu::detail::choose_kernel(job, call.device)->name, "gemm_library", 12) == 0)
+    workspace -= std::min(workspace, gpu::detail::library()->workspace);
+#endif
+  double bytes = 2 * static_cast<double>(workspace) +
                  static_cast<double>(job.out.rows * job.out.cols * (job.out.kind == dtype::f32 ? 4 : 2));
   for (const gpu::detail::layer_side* side : {&call.left, &call.right}) {
     const auto part = side->job(0);

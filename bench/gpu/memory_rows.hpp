@@ -95,29 +95,14 @@ void hadamard_line(const std::string& type, const inputs<T>& x, const matrix_vie
               }));
 }
 
-struct copy_job {
-  const bf16* from;
-  bf16* to;
-  std::size_t eights;
-};
-struct alignas(16) eight_halves {
-  std::uint32_t words[4];
-};
-UFP4_KERNEL(256) copy_eights(const copy_job job) {
-  const std::size_t step = std::size_t{gpu::grid_size().x} * 256;
-  for (std::size_t i = std::size_t{gpu::block_index().x} * 256 + gpu::thread_index().x; i < job.eights; i += step)
-    reinterpret_cast<eight_halves*>(job.to)[i] = reinterpret_cast<const eight_halves*>(job.from)[i];
-}
-
-/// A kernel that copies 16 bytes a thread and step: the limit of the rows of kind "memory".
+/// The limit of the rows of kind "memory".
 inline void copy_line(const inputs<bf16>& x, const gpu::buffer<bf16>& y) {
   if (!is_wanted("copy")) return;
-  const copy_job job{nullptr, y.data(), side() * side() / 8};
   const unsigned blocks = now().small ? 4 : 4096;
   const double us = timed("copy", memory_sets, [&](int i) {
-    copy_job of_set = job;
-    of_set.from = x[i].data();
-    const gpu::error e = gpu::launch(&copy_eights, {blocks}, {256}, 0, now().stream, of_set);
+    const copy_job job{reinterpret_cast<const four_words*>(x[i].data()), reinterpret_cast<four_words*>(y.data()),
+                       side() * side() * sizeof(bf16) / sizeof(four_words)};
+    const gpu::error e = gpu::launch(&copy_words, {blocks}, {256}, 0, now().stream, job);
     return e == gpu::success ? gpu::status{} : gpu::status{e, gpu::error_text(e)};
   });
   memory_line("copy", 2.0 * static_cast<double>(side() * side()) * sizeof(bf16), us);

@@ -33,6 +33,8 @@ def share(value, limit):
 
 
 def head(lines):
+    if not of_kind(lines, "device"):
+        raise SystemExit("no file has a line of kind \"device\": the bench did not start")
     run, device = (of_kind(lines, kind)[0] for kind in ("run", "device"))
     text = f"{device['name']}, {device['processors']} processors"
     if "driver" in device:
@@ -135,7 +137,8 @@ def torch(lines):
     rows = [[l["name"].removeprefix("torch/"), number(l["us"]), number(l["tflops"])] for l in of_kind(lines, "torch") if "us" in l]
     checks = [[l["name"].removeprefix("torch/"), *(number(l[e], "{:.3f}") for e in ("error_y", "error_dx", "error_dw"))]
               for l in of_kind(lines, "torch") if "error_y" in l]
-    text = ["## PyTorch", "", "A step of one layer: forward, backward, SGD; T = N = K = 8192.", ""]
+    text = ["## PyTorch", "", "A step of one layer: forward, backward, SGD; T = N = K = 8192. The package has neither experimental kernels nor "
+            "cublasLt, which the layer's rows above have.", ""]
     text += table(["step", "microseconds", "TFLOP/s"], rows)
     return text + ["", "Relative to nn.Linear's in bf16:", ""] + table(["results", "Y", "dX", "dW"], checks) if rows else []
 
@@ -173,7 +176,7 @@ def failures(lines):
 def main():
     *files, page = sys.argv[1:]
     lines = [line for file in files for line in json.loads(Path(file).read_text(encoding="utf-8"))]
-    own = [line for line in lines if "variant" not in line]
+    own = [line for line in lines if "variant" not in line or line["kind"] == "device"]
     parts = [section(own) for section in (head, limits, accumulators, predictions, memory_bound, layers, torch, products)]
     parts += [variants(lines), left_out(own), failures(lines)]
     Path(page).write_text("\n\n".join("\n".join(part) for part in parts if part) + "\n", encoding="utf-8")

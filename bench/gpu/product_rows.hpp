@@ -49,7 +49,7 @@ void kernel_lines(const product& p, const JobOf& job_of) {
   for (const gpu::gemm_kernel* kernel : gpu::gemm_kernels()) {
     const bool portable = std::strcmp(kernel->name, "gemm_simt") == 0;
     if (!gpu::detail::takes(*kernel, job_of(0), device) || leaves_out(kernel->name)) continue;
-    if (kernel != first && (portable || now().once)) continue;
+    if (kernel != first && (portable || now().once || !now().label.empty())) continue;
     if (portable && p.of.flops() > 1e10) {
       line("left_out")
           .text("name", p.name())
@@ -126,8 +126,9 @@ template <class T>
 void library_line(const cublas_yardstick& cublas, const char* type, cudaDataType_t kind, const shape& s,
                   const gpu::buffer<float>& c) {
   const std::string name = std::string("cublasLt/") + type + "/" + s.text();
+  if (!is_wanted(name)) return;
   cublas_product multiply = cublas.product({kind, CUDA_R_32F, s.m, s.n, s.k});
-  if (!is_wanted(name) || !multiply.exists()) return;
+  if (!multiply.exists()) return;
   const int sets = sets_for((s.m + s.n) * s.k * sizeof(T));
   const auto count = static_cast<std::size_t>(sets) * s.k;
   const auto a = numbers<T>(count * s.m, 1), b = numbers<T>(count * s.n, 2);

@@ -13,7 +13,9 @@ usage='usage: tests/gpu/borrowed.sh COMMAND [--vendor nvidia|amd] [--targets "90
               --tests "NAME..."      these tests of the table, whole logs, and again under memcheck
               --variants "NAME..."   measures choices against the library'"'"'s own: three_blocks, library_first, clusters_of_4; none: "-"
               --profile "ROW;ROW"    ncu of these rows of the bench; without it those of A
-  build     on the GPU machine, where the programs do not run: builds them there with nvcc (hipcc), g++ and cmake
+              --leave-out "K|K"      kernels that are not measured, as A leaves out those whose first call failed
+  build     on the GPU machine, where the programs do not run: builds them there with nvcc (hipcc), g++, cmake and Catch2, whose header
+            of version 2 is in the archive
   page      [FILE.json...] [PAGE.md]: writes docs/performance-gpu.md from what A and B left
   rehearse  runs all of it here, without a GPU: tests/gpu/borrowed_rehearsal.sh
 The machine needs the tree and ready.tar.xz at its place, which git ignores: docs/gpu.md, "On a GPU". The steps are in the order of
@@ -26,13 +28,13 @@ unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 . "$source_dir/tests/gpu/borrowed_build.sh"
-command=${1:-} vendor=nvidia targets='' seconds='' tests='' variants='' profile='' arguments=()
+command=${1:-} vendor=nvidia targets='' seconds='' tests='' variants='' profile='' leave_out='' arguments=()
 shift
 while [ $# -gt 0 ]; do
   case $1 in
-    --vendor | --targets | --seconds | --tests | --variants | --profile)
+    --vendor | --targets | --seconds | --tests | --variants | --profile | --leave-out)
       [ $# -ge 2 ] || { echo "$1 needs a value" >&2; exit 2; }
-      printf -v "${1#--}" '%s' "$2"
+      name=${1#--} && printf -v "${name/-/_}" '%s' "$2"
       shift ;;
     -*) echo "unknown option $1" >&2; echo "$usage" >&2; exit 2 ;;
     /*) arguments+=("$1") ;;
@@ -58,13 +60,13 @@ enter() { mkdir -p "$1" && ln -sfn "$source_dir" "$1/source" && cd "$1" || exit 
 
 install_compiler() {
   install_build_tools && install_packages catch2 || return
-  have_programs xz || install_packages xz-utils || return
   [ "$vendor" = amd ] || command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ] ||
     install_packages python3 python3-venv ca-certificates
 }
+need_compiler() { install_compiler || { echo "SKIPPED: no compiler or no Catch2"; exit 77; }; }
 prepare() {
   local headers
-  install_compiler || return
+  install_compiler && { have_programs xz || install_packages xz-utils; } || return
   enter "$place/ready"
   rm -rf ./* && ln -sfn "$source_dir" source
   headers=$(dirname "$(echo '#include <catch2/catch.hpp>' | g++ -M -x c++ - 2>/dev/null | grep -o '[^ ]*/catch\.hpp' | head -n 1)")
@@ -74,9 +76,12 @@ prepare() {
 
 case $command in
   prepare) prepare; status=$?; echo "prepare: $SECONDS s"; exit $status ;;
-  check) install_compiler && enter "$place/check" && check_programs "${targets%% *}"; status=$?; echo "check: $SECONDS s"; exit $status ;;
-  interpret) install_compiler && enter "$place/interpret" && interpret_programs "${targets%% *}" ;;
-  build) enter "$place/ready" && build_programs "$(this_device)" ;;
+  check) need_compiler && enter "$place/check" && check_programs "${targets%% *}"; status=$?; echo "check: $SECONDS s"; exit $status ;;
+  interpret) need_compiler && enter "$place/interpret" && interpret_programs "${targets%% *}" ;;
+  build)
+    enter "$place/ready"
+    [ ! -e "$archive" ] || unpack_programs "$archive"
+    build_programs "$(this_device)" ;;
   a) enter "$place/ready"; command_a ;;
   b) enter "$place/ready"; command_b ;;
   page)

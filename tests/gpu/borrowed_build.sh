@@ -35,13 +35,12 @@ choose_cublas() {
   fi
 }
 
-# The test files that this vendor's compiler takes and a GPU runs, or the PTX interpreter, which has no graphs and no library. Files with `alone` or `separate` on their ctest line are no part of a
-# batch.
-test_files() { # batch|alone|separate
-  local others='^#include <ufp4/hip/' single='^// ctest: .*\(alone\|separate\)' interpreter='^#include "gpu/ptx/'
+# The test files that this vendor's compiler takes and a GPU runs, or the PTX interpreter, which has no graphs and no library. Files with
+# `separate` on their ctest line are no part of a batch, nor is experimental_test, a program with others of its kind.
+test_files() { # batch|separate
+  local files others='^#include <ufp4/hip/' single='^// ctest: .*\(alone\|separate\)' interpreter='^#include "gpu/ptx/'
   if [ "$vendor" = amd ]; then others='^#include <ufp4/cuda/'; fi
   if [ -n "${interpreted:-}" ]; then others+='\|StreamBeginCapture\|^#include <dlfcn.h>\|^#include <ufp4/cuda/cublas.hpp>'; fi
-  local files
   files=$(grep -L -e "$others" -e "$interpreter" -e '^// ctest: .*simulator' source/tests/gpu/*_test.cpp |
     grep -E "/(${UFP4_BORROWED_TESTS:-.*})_test\.cpp\$")
   if [ "$1" = batch ]; then grep -L "$single" $files; else grep -l "^// ctest: .*$1" $files; fi
@@ -143,6 +142,7 @@ build_programs() {
   } | objects || return
   list_tests >tests.tsv
   echo "$1" >targets
+  carry_python_tools
   git -C "$source_dir" describe --always --dirty >commit 2>/dev/null || echo unknown >commit
   rm -f ./*.o batch_*.cpp experimental_*.cpp
 }
@@ -173,20 +173,30 @@ interpret_programs() { # TARGET
 # A line "NAME<TAB>SECONDS<TAB>COMMAND" for each test case of experimental_test, then for each test file, the longest first.
 list_tests() {
   local name title
+  limit_of() { case $1 in fuzz_test) echo 70 ;; *) echo 30 ;; esac; } # seconds; random shapes take what they are given
   if [ -x gpu_experimental ]; then
     while read -r title; do
-      printf 'first_call:%s\t60\texamined ./gpu_experimental "%s"\n' "${title// /_}" "$title"
+      printf 'first_call:%s\t25\texamined ./gpu_experimental "%s"\n' "${title// /_}" "$title"
     done < <(sed -n 's/^TEST_CASE("\([^"]*\)".*/\1/p' source/tests/gpu/experimental_test.cpp)
     for name in $(names_of "${experimental[@]}" | grep -v '^experimental_test$'); do
-      printf '%s.experimental\t90\t./gpu_experimental -# [#%s]~[.]\n' $name $name
+      printf '%s.experimental\t%s\t./gpu_experimental -# [#%s]~[.]\n' $name "$(limit_of $name)" $name
     done
   fi
-  for name in $(names_of "${files[@]}" "${separate[@]}" | sort -u | awk '/^(fuzz|presets)_/ { print; next } { rest = rest $0 "\n" } END { printf "%s", rest }'); do
+  for name in $(names_of "${files[@]}" "${separate[@]}" | sed 's/^\(fuzz\|presets\)_/0&/' | sort | sed 's/^0//'); do
     case $name in
-      cublas_test) [ ! -x cublas_test ] || printf 'cublas_test\t75\t./cublas_test -# ~[.]\n' ;;
-      *) printf '%s\t75\t./gpu_tests -# [#%s]~[.]\n' $name $name ;;
+      cublas_test) [ ! -x cublas_test ] || printf 'cublas_test\t30\t./cublas_test -# ~[.]\n' ;;
+      *) printf '%s\t%s\t./gpu_tests -# [#%s]~[.]\n' $name "$(limit_of $name)" $name ;;
     esac
   done
+}
+
+# What builds PyTorch's package there, in a folder for PYTHONPATH: the machine may have older ones.
+carry_python_tools() {
+  local python
+  [ "$vendor" = nvidia ] && [ "${UFP4_BORROWED_CUBLAS:-yes}" = yes ] || return 0
+  python=$(make_venv pip pip) &&
+    "$python" -m pip install --quiet --no-compile --target python_tools 'scikit-build-core>=1.1' 'nanobind>=3,<4' >python_tools.log 2>&1 ||
+    echo "SKIPPED: PyPI does not answer, so the machine's own nanobind builds the package of PyTorch"
 }
 
 most_bytes=$((12 << 20)) # with the tree less than 20 MiB

@@ -120,8 +120,8 @@ expect "$ready/tests.tsv" '^graph_test' '^fuzz_test' '^first_call:gemm_wgmma_sm9
 # A and B of a machine without xz.
 rm -rf "$ready" "$place/out"
 PATH=$place/tools:$place/without_xz run 0 a
-expect "$place/a.txt" '^specific: true, architecture 80, compiled for 90a' '^graph_test.*passed' ', 0 not passed'
-expect "$place/out/a.tsv" '^first_call:gemm_wgmma.*skipped' 'bench.passed' 'torch.package.passed' 'torch.step.passed' 'torch.tests.passed' 'limits.passed' \
+expect "$place/a.txt" '^device.passed.specific: true, architecture 80, compiled for 90a' '^graph_test.*passed' ', 0 not passed'
+expect "$place/out/a.tsv" '^first_call:gemm_wgmma.*skipped' 'bench.memory.passed' 'bench.layers.passed' 'bench.products.passed' 'torch.package.passed' 'torch.step.passed' 'torch.tests.passed' 'limits.passed' \
   'ncu quantize_both/nvfp4/bf16 + RHT-16 + SR.passed'
 expect "$place/out/device.txt" 'CPU simulator' '== nvidia-smi'
 expect "$place/out/bench.json" '"kind": "run"' '"name": "probe/mma.sync.f16"' '"kernel": "gemm_bf16_sm80"' '"kind": "torch"' \
@@ -145,14 +145,23 @@ expect "$place/out/a.failures.log" '==== fails: FAILED' '^the whole log' '==== h
 ! grep -q '"kernel": "gemm_bf16_sm80"' "$place/out/bench.json" || { echo "FAILED: a kernel that hangs was measured"; status=1; }
 run 1 b --tests fails --variants - --profile 'gemm/nvfp4/fast/64x'
 expect "$place/out/b.log" '^==== fails' '^the whole log'
-run 2 b --tests none --variants -
-expect "$place/b.txt" "there is no test 'none'"
+run 0 b --tests 'h_test none' --variants 'five_blocks' --profile 'gemm/nvfp4/fast/64x' --leave-out gemm_bf16_sm80
+expect "$place/out/b.tsv" '^h_test.skipped.there is no such test' '^none.skipped' 'five_blocks.skipped'
 
 # Of a command whose time is over, the table has what did not begin. The time that later steps need is kept for them.
 run 1 a --seconds 0
-expect "$place/out/a.tsv" 'graph_test.not begun' 'hangs.not begun' 'bench.not begun'
+expect "$place/out/a.tsv" 'graph_test.not begun' 'hangs.not begun' 'bench.memory.not begun'
 run 1 a --seconds 180
-expect "$place/out/a.tsv" 'graph_test.not begun' 'bench.passed'
+expect "$place/out/a.tsv" 'graph_test.not begun' 'bench.memory.passed'
+# A bench that ends in the middle runs again without the kernels that have not run before.
+mv "$ready/gpu_bench" "$ready/own_bench"
+pretend gpu_bench <<'END'
+case $* in *"|gemm_wgmma_sm90|"*) exec ./own_bench "$@" ;; esac
+./own_bench "$@" | grep -v '"end"'; exit 1
+END
+run 1 a
+expect "$place/out/a.tsv" 'bench.layers.FAILED' 'bench.layers.again.passed'
+mv "$ready/own_bench" "$ready/gpu_bench"
 
 # The probe of accumulators finds what the simulator does.
 UFP4_SIMT_SUMS=truncated "$ready/gpu_limits" --small --only probe >"$place/probe.txt"
@@ -164,7 +173,8 @@ run 1 a
 expect "$place/a.txt" 'the programs have code for 90a: bench: no code for this GPU. Prepare with --targets 90a'
 pretend gpu_limits <<<'echo "{\"specific\": false, \"architecture\": 100}"'
 run 1 a
-expect "$place/a.txt" '^specific: false, architecture 100' 'no kernel of this family would be chosen: prepare with --targets'
+expect "$place/out/a.tsv" '^device.FAILED.specific: false, architecture 100'
+expect "$place/a.txt" 'no kernel of this family would be chosen: prepare with --targets'
 pretend gpu_limits <<<'echo no library >&2; exit 127'
 run 1 b
 expect "$place/b.txt" 'do not run here (exit status 127): no library'
@@ -180,7 +190,7 @@ export UFP4_SIMT_TARGET=gfx90a
 run 0 prepare --vendor amd
 rm -rf "$ready"
 run 0 a --vendor amd
-expect "$place/out/a.tsv" '^graph_test.*passed' 'bench.passed' 'torch.step.skipped.no package'
+expect "$place/out/a.tsv" '^graph_test.*passed' 'bench.products.passed' 'torch.step.skipped.no package'
 expect "$place/out/bench.json" '"kernel": "gemm_bf16_gfx90a"' '"kernel": "gemm_blocks_gfx90a"'
 run 0 page --vendor amd "$place/out/bench.json" "$place/out/performance-gpu-amd.md"
 expect "$place/out/performance-gpu-amd.md" '^| 64x64x64 | nvfp4 | exact_blocks | gemm_blocks_gfx90a'

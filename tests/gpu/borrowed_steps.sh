@@ -16,6 +16,7 @@ begin() {
   mkdir -p "$out"
   rm -f "$place"/*.log "$place"/*.jsonl "$package_status" "$verdicts" "$failures"
   export deadline=$(($(date +%s) + ${seconds:-$1})) kept=0
+  export UFP4_FUZZ_SECONDS=${UFP4_FUZZ_SECONDS:-12} # of four kinds
 }
 left() { echo $((deadline - kept - $(date +%s))); }
 
@@ -38,7 +39,9 @@ step() {
     *) word=FAILED ;;
   esac
   printf '%s\t%s\t%s s\n' "$name" "$word" $((SECONDS - began)) | tee -a "$verdicts"
-  [ $status -eq 0 ] || [ $status -eq 77 ] || { echo "==== $name: $word ($status)"; tail -c 512K "$log"; } >>"$failures"
+  if [ $status -eq 0 ] || [ $status -eq 77 ]; then return; fi
+  { echo "==== $name: $word ($status)"; tail -c 128K "$log"; } >"$log.end"
+  cat "$log.end" >>"$failures" # at once, whatever ends at the same time
 }
 # examined COMMAND...: an experimental kernel whose first call is wrong runs again unchecked, so that the log shows how it is wrong.
 examined() {
@@ -74,7 +77,10 @@ make_ready() {
     unpack_programs "$archive" && cksum "$archive" >unpacked
   fi
   [ -x gpu_bench ] || { echo "no programs: $archive is missing or could not be unpacked; prepare makes it, and git ignores it"; exit 1; }
-  for program in ./gpu_bench ./cublas_test; do [ ! -x $program ] || find_libraries $program; done
+  for program in ./gpu_bench ./cublas_test; do
+    [ ! -x $program ] || find_libraries $program
+    ldd $program 2>/dev/null | sed -n "s|^\s*\(.*\) => not found|$program will not start: there is no \1 here|p"
+  done
   timeout 60 "$(probe)" --facts >facts.json 2>facts.log
   status=$?
   case $status in
@@ -89,8 +95,13 @@ make_ready() {
 fact() { sed -n "s/.*\"$1\": \([^,}]*\).*/\1/p" facts.json; }
 # Were the programs compiled for this family alone? If not, kernels of that family are not chosen, and nothing that follows means much.
 require_specific() {
-  echo "specific: $(fact specific), architecture $(fact architecture), compiled for $(cat targets)"
-  if [ "$vendor" = amd ] || [ "$(fact architecture)" -lt 90 ] || [ "$(fact specific)" = true ]; then return; fi
+  local facts
+  facts="specific: $(fact specific), architecture $(fact architecture), compiled for $(cat targets)"
+  if [ "$vendor" = amd ] || [ "$(fact architecture)" -lt 90 ] || [ "$(fact specific)" = true ]; then
+    printf 'device\tpassed\t%s\n' "$facts" | tee -a "$verdicts"
+    return
+  fi
+  printf 'device\tFAILED\t%s\n' "$facts" | tee -a "$verdicts"
   echo "no kernel of this family would be chosen: prepare with --targets $(this_device)"
   exit 1
 }
@@ -106,13 +117,14 @@ this_device() {
 find_libraries() { # PROGRAM
   local name found known
   for name in $(ldd "$1" | sed -n 's/^\s*\(.*\) => not found/\1/p'); do
-    found=$(timeout 20 find /usr /opt "$HOME" -name "$name" -print -quit 2>/dev/null)
+    found=$(timeout 20 find /usr /opt "${HOME:-/root}" -name "$name" -print -quit 2>/dev/null)
     known=${LD_LIBRARY_PATH:-}
     [ -z "$found" ] || export LD_LIBRARY_PATH=$known:${found%/*}
   done
 }
 describe_device() {
   cat facts.json
+  python3 -m pip list 2>/dev/null | grep -i '^\(torch\|nanobind\|scikit.build.core\|numpy\|cmake\|ninja\) '
   for tool in "nvidia-smi" "nvidia-smi -q -d CLOCK,POWER,ECC" "nvcc --version" "rocminfo" "ncu --version" "uname -a" nproc; do
     # shellcheck disable=SC2086 # several words
     command -v ${tool%% *} >/dev/null && echo "== $tool" && timeout 20 $tool
@@ -125,16 +137,21 @@ describe_device() {
 build_package() {
   python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { echo "python3 has no PyTorch with CUDA"; return 77; }
   rm -rf "$package"
+  if [ -d python_tools ]; then
+    export PYTHONPATH=$PWD/python_tools
+    nanobind=$(python3 -m nanobind --cmake_dir) && set -- -C "cmake.define.nanobind_DIR=$nanobind"
+  fi
   nice -n 10 timeout "$(left)" python3 -m pip install --quiet --no-index --no-deps --no-build-isolation --target "$package" \
     "$source_dir/examples/python" -C cmake.define.UFP4_CUDA=ON -C cmake.define.UFP4_STUBS=OFF \
-    -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=$(this_device)-real"
+    -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=$(this_device)-real" "$@"
 }
 begin_package() {
   export package=$place/python
   { build_package; echo $? >"$package_status"; } >"$place/package.log" 2>&1 &
 }
-# The bench runs alone, so what is left of the build is waited for.
-await_package() { step torch.package "$1" "until [ -e '$package_status' ]; do sleep 1; done; cat '$place/package.log'; exit \$(cat '$package_status')"; }
+await_package() { # SECONDS
+  step torch.package "$1" "trap 'cat package.log' EXIT; cd '$place'; until [ -e package.status ]; do sleep 1; done; exit \$(cat package.status)"
+}
 torch_step() { # NAME SECONDS COMMAND
   [ "$(cat "$package_status" 2>/dev/null)" = 0 ] || { skip_step "$1" "no package"; return; }
   PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1 step "$@"
@@ -152,10 +169,29 @@ write_bench_json() {
   } >"$out/bench.json"
 }
 
-# Experimental kernels of which a first call failed, with | between them: one that hangs, or ends the context, would end the bench.
+# Experimental kernels of which a first call failed, or that --leave-out names, with | between them: one that hangs, or ends the context,
+# would end the bench.
 wrong_kernels() {
+  {
+    echo "$leave_out" | tr '|' '\n'
+    first_calls_failed
+  } | grep . | sort -u | paste -sd'|'
+}
+first_calls_failed() {
   grep -v "$(printf '\t')\(passed\|skipped\)" "$verdicts" 2>/dev/null |
-    sed -n 's/^first_call:\(gem[mv][a-z0-9_]*\)_\(keeps\|gives\|computes\)_.*/\1/p' | sort -u | paste -sd'|'
+    sed -n 's/^first_call:\(gem[mv][a-z0-9_]*\)_\(keeps\|gives\|computes\)_.*/\1/p'
+}
+# bench_step NAME SECONDS WORDS: rows of the bench in a process of their own. If it does not reach its end, again without the kernels
+# that have not run before.
+bench_step() {
+  local wrong rows=$place/2$1
+  wrong=$(wrong_kernels)
+  step "bench.$1" "$2" "./gpu_bench $small --leave-out '$wrong' --only '$3' >'$rows.jsonl'"
+  if [ -e "$rows.jsonl" ] && ! grep -q '"kind": "end"' "$rows.jsonl"; then
+    wrong+='|gemm_wgmma_sm90|gemm_wgmma_rounded_sm90|gemm_blocks_sm90'
+    step "bench.$1.again" "$2" "./gpu_bench $small --leave-out '$wrong' --only '$3' >'$rows.again.jsonl'"
+  fi
+  write_bench_json
 }
 
 # ncu of two launches of each row.
@@ -177,21 +213,22 @@ command_a() {
   begin 390
   small=${UFP4_BORROWED_SMALL:-}
   make_ready
+  describe_device >"$out/device.txt" 2>&1
   require_specific
   [ "$vendor" = amd ] || begin_package # its operations are NVIDIA's
-  describe_device >"$out/device.txt" 2>&1
   kept=180 # for what follows the tests
-  export UFP4_FUZZ_SECONDS=${UFP4_FUZZ_SECONDS:-12} # of four kinds
   grep '^first_call' tests.tsv | steps 4
   grep -v '^first_call' tests.tsv | steps 10
-  [ "$vendor" = amd ] || await_package 60
   kept=0
-  step bench 120 "./gpu_bench $small --leave-out '$(wrong_kernels)' >'$place/2bench.jsonl'"
-  write_bench_json
-  torch_step torch.step 30 "python3 '$source_dir/bench/gpu/torch_step.py' $small >'$place/3torch.jsonl'"
+  bench_step memory 40 'copy|quantize|hadamard'
+  bench_step layers 30 layer/
+  bench_step products 90 'gemm/|cublasLt/'
   [ ! -x gpu_limits ] || step limits 40 "./gpu_limits $small >'$place/1limits.jsonl'"
   write_bench_json
   profile_steps
+  [ "$vendor" = amd ] || await_package "$(left)"
+  torch_step torch.step 30 "python3 '$source_dir/bench/gpu/torch_step.py' $small >'$place/3torch.jsonl'"
+  write_bench_json
   torch_step torch.tests 90 "cd '$source_dir/tests/python' && python3 -m pytest -q -p no:cacheprovider cuda_test.py"
   finish
 }
@@ -200,24 +237,24 @@ command_a() {
 measure_variant() {
   local turn
   for turn in own "$1" again; do
-    step "$1: $turn" 25 "./gpu_bench $small --only '$2' --label '$1: $turn' $([ "$turn" != "$1" ] || echo "${*:3}") \
->'$place/2$1.$turn.jsonl'"
+    step "$1: $turn" 25 "./gpu_bench $small --leave-out '$(wrong_kernels)' --only '$2' --label '$1: $turn' \
+$([ "$turn" != "$1" ] || echo "${*:3}") >'$place/2$1.$turn.jsonl'"
   done
   write_bench_json
 }
 variant() {
   case $1 in
     three_blocks) measure_variant "$1" 'quantize/nvfp4/bf16|quantize_both/nvfp4/bf16' --tile-blocks 3 ;;
-    library_first) measure_variant "$1" 'fast/8192x|fast/1024x|nv_e1m2>/' --leave-out gemm_wgmma_sm90 ;;
-    clusters_of_4) measure_variant "$1" 'fast/64x|fast/32x|fast/256x' --cluster 4 ;;
-    *) echo "there is no variant '$1'" >&2; exit 2 ;;
+    library_first) measure_variant "$1" 'gemm/nvfp4/fast/8192x|gemm/nvfp4/fast/1024x|layer/ufp4<nv_e1m2>' --leave-out "'gemm_wgmma_sm90|$(wrong_kernels)'" ;;
+    clusters_of_4) measure_variant "$1" 'gemm/nvfp4/fast/64x|gemm/nvfp4/fast/32x|gemm/nvfp4/fast/256x|gemm/mxfp4/fast/64x' --cluster 4 ;;
+    *) skip_step "$1" "there is no such variant" ;;
   esac
 }
 # again NAME: a test of the table, with its whole log, and under memcheck.
 again() {
   local line seconds command
-  line=$(grep -F "$1$(printf '\t')" tests.tsv | head -n 1)
-  [ -n "$line" ] || { echo "there is no test '$1' in tests.tsv" >&2; exit 2; }
+  line=$(awk -F'\t' -v name="$1" '$1 == name' tests.tsv)
+  [ -n "$line" ] || { skip_step "$1" "there is no such test"; return; }
   IFS=$(printf '\t') read -r _ seconds command <<<"$line"
   step "$1" "$seconds" "$command"
   { echo "==== $1"; tail -c 1M "$place/${1//[^A-Za-z0-9_]/_}.log"; } >>"$out/b.log"
