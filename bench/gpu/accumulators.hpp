@@ -93,7 +93,7 @@ probe_wgmma(const probe_job job) {
   }
   Sum d[4];
   for (Sum& sum : d) std::memcpy(&sum, &job.c, 4);
-  asm volatile("fence.proxy.async;" ::: "memory");
+  publish_operands();
   gpu::sync_block();
   wgmma_begin();
   multiply(d, plain_operand(shared, 0), plain_operand(shared + 64, 0));

@@ -56,7 +56,7 @@ UFP4_KERNEL(256) multiply_wgmma(const loop_job job) {
   for (unsigned i = gpu::thread_index().x; i < bytes / 4; i += 256)
     reinterpret_cast<std::uint32_t*>(shared)[i] = i * 0x9E3779B9u & 0xBF3FBF3Fu;
   float d[128] = {};
-  asm volatile("fence.proxy.async;" ::: "memory");
+  bench::publish_operands();
   gpu::sync_block();
   const std::uint64_t a = bench::plain_operand(shared + gpu::thread_index().x / 128 * 64 * 32, 256),
                       b = bench::plain_operand(shared + 2 * 64 * 32, 256);

@@ -22,6 +22,8 @@ UFP4_DEVICE std::uint64_t plain_operand(const void* at, unsigned rows_apart) {
 /// wgmma.mma_async of one operand type, m64n8, K of 32 bytes: UFP4_WGMMA(function, type of a sum, constraint, text,
 /// end).
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+/// Of a thread that has written operands, before the barrier.
+UFP4_DEVICE void publish_operands() { asm volatile("fence.proxy.async;" ::: "memory"); }
 UFP4_DEVICE void wgmma_begin() { asm volatile("fence.proxy.async;\nwgmma.fence.sync.aligned;" ::: "memory"); }
 UFP4_DEVICE void wgmma_end() {
   asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
@@ -58,6 +60,7 @@ UFP4_DEVICE void wgmma_bf16_n256(float (&d)[128], std::uint64_t a, std::uint64_t
 }
 #undef UFP4_EIGHT
 #else
+UFP4_DEVICE void publish_operands() {}
 UFP4_DEVICE void wgmma_begin() {}
 UFP4_DEVICE void wgmma_end() {}
 #define UFP4_WGMMA(function, sum, constraint, text, end) \
