@@ -26,7 +26,7 @@ choose_cublas() {
   libraries=''
   if printf '#include <cublasLt.h>\n' | $compiler -x cu -E - >/dev/null 2>&1; then
     on_device+=' -DUFP4_WITH_CUBLAS' libraries=-lcublasLt
-  elif [ "${UFP4_BORROWED_CUBLAS:-yes}" = yes ] && python=$(make_venv cublas 'nvidia-cublas==13.0.*'); then
+  elif [ "${UFP4_BORROWED_PYPI:-yes}" = yes ] && python=$(make_venv cublas 'nvidia-cublas==13.0.*'); then
     ln -sfn "$("$python" -c 'import nvidia, pathlib; print(pathlib.Path(nvidia.__path__[0], "cu13"))')" cublas
     on_device+=' -DUFP4_WITH_CUBLAS -Icublas/include' libraries='-Lcublas/lib -l:libcublasLt.so.13'
   else
@@ -193,7 +193,7 @@ list_tests() {
 # What builds PyTorch's package there, in a folder for PYTHONPATH: the machine may have older ones.
 carry_python_tools() {
   local python
-  [ "$vendor" = nvidia ] && [ "${UFP4_BORROWED_CUBLAS:-yes}" = yes ] || return 0
+  [ "$vendor" = nvidia ] && [ "${UFP4_BORROWED_PYPI:-yes}" = yes ] && [ ! -d python_tools ] || return 0
   python=$(make_venv pip pip) &&
     "$python" -m pip install --quiet --no-compile --target python_tools 'scikit-build-core>=1.1' 'nanobind>=3,<4' >python_tools.log 2>&1 ||
     echo "SKIPPED: PyPI does not answer, so the machine's own nanobind builds the package of PyTorch"

@@ -92,7 +92,7 @@ done
 # ---- Commands ----
 
 export PATH=$place/tools:$PATH UFP4_BUILD_DIR=$place/machine UFP4_BORROWED_FLAGS=-O0 UFP4_BORROWED_SMALL=--small \
-  UFP4_BORROWED_CUBLAS=no UFP4_BORROWED_FUZZ=1 UFP4_FUZZ_SECONDS=1 UFP4_BORROWED_TESTS='graph|fuzz' UFP4_BORROWED_EXPERIMENTAL=experimental
+  UFP4_BORROWED_PYPI=no UFP4_BORROWED_FUZZ=1 UFP4_FUZZ_SECONDS=1 UFP4_BORROWED_TESTS='graph|fuzz' UFP4_BORROWED_EXPERIMENTAL=experimental
 status=0
 # run STATUS COMMAND...: its output is $place/<command>.txt.
 run() {
