@@ -24,7 +24,9 @@ choose_compiler() { # TARGETS
 choose_cublas() {
   local python
   libraries=''
-  if printf '#include <cublasLt.h>\n' | $compiler -x cu -E - >/dev/null 2>&1; then
+  if [ -n "${interpreted:-}" ]; then
+    on_device+=' -DUFP4_BENCH_WITHOUT_CUBLAS'
+  elif printf '#include <cublasLt.h>\n' | $compiler -x cu -E - >/dev/null 2>&1; then
     on_device+=' -DUFP4_WITH_CUBLAS' libraries=-lcublasLt
   elif [ "${UFP4_BORROWED_PYPI:-yes}" = yes ] && python=$(make_venv cublas 'nvidia-cublas==13.0.*'); then
     ln -sfn "$("$python" -c 'import nvidia, pathlib; print(pathlib.Path(nvidia.__path__[0], "cu13"))')" cublas
@@ -147,14 +149,14 @@ build_programs() {
   rm -f ./*.o batch_*.cpp experimental_*.cpp
 }
 
-# Every test as compiled for a target, in the PTX interpreter: what a GPU of that target would run, before there is one.
+# Every test, the bench and the limits as compiled for a target, in the PTX interpreter: what a GPU of that target would run.
 interpret_programs() { # TARGET
-  local name interpreter='' catch2=''
-  interpreted=yes prepare_objects "$1" "${UFP4_JOBS:-$(nproc)}" || return
+  local name interpreter='' catch2='' interpreted=yes
+  prepare_objects "$1" "${UFP4_JOBS:-$(nproc)}" || return
   on_device=${on_device/code=sm_/code=compute_}
   for name in source/tests/gpu/ptx/*.cpp; do interpreter+=" ptx_$(names_of $name).o"; done
   {
-    interpreted=yes device_objects --no-compress | grep -v '^gpu_'
+    device_objects --no-compress
     for name in main kernels; do echo "$name g++ $host -c source/tests/support/$name.cpp -o $name.o"; done
     for name in $interpreter; do
       echo "${name%.o} $compiler -std=c++20 -O2 -Isource/tests -c source/tests/gpu/ptx/$(basename ${name#ptx_} .o).cpp -o $name"
@@ -163,7 +165,11 @@ interpret_programs() { # TARGET
   if has_header catch2/catch_all.hpp; then catch2=-lCatch2; fi
   g++ $(names_of batch_*.cpp "${separate[@]}" | sed 's/$/.o/') main.o kernels.o $interpreter $catch2 -lpthread -ldl -o gpu_tests &&
     g++ experimental.o main.o kernels.o $interpreter $catch2 -lpthread -ldl -o gpu_experimental || return
-  list_tests >tests.tsv
+  for name in bench limits; do g++ gpu_$name.o $interpreter -lpthread -ldl -o gpu_$name || return; done
+  {
+    list_tests
+    printf '%s\t60\t./gpu_%s --small\n' bench bench limits limits
+  } >tests.tsv
   echo "compiled: $SECONDS s"
   begin 3600
   UFP4_PTX_DEVICE=${1//[!0-9]/} steps "${UFP4_JOBS:-$(nproc)}" <tests.tsv

@@ -22,6 +22,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -131,6 +132,7 @@ std::map<const void*, function>& functions() {
 
 // ---- Launches ----
 
+using host_clock = std::chrono::steady_clock;
 cudaError_t last = cudaSuccess;
 cudaError_t failed(const char* what, const std::string& why) {
   std::fprintf(stderr, "ptx: %s: %s\n", what, why.c_str());
@@ -346,11 +348,50 @@ cudaError_t CUDARTAPI cudaStreamCreate(cudaStream_t* s) {
   *s = nullptr;
   return cudaSuccess;
 }
+cudaError_t CUDARTAPI cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
 cudaError_t CUDARTAPI cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 cudaError_t CUDARTAPI cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* s) {
   *s = cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
+// Graphs cannot be captured: every launch is complete when it returns.
+cudaError_t CUDARTAPI cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorNotSupported; }
+cudaError_t CUDARTAPI cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorNotSupported; }
+cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t, cudaGraphNode_t*, size_t*) { return cudaErrorNotSupported; }
+cudaError_t CUDARTAPI cudaGraphDestroy(cudaGraph_t) { return cudaErrorNotSupported; }
+
+// Events are points of the host's time.
+cudaError_t CUDARTAPI cudaEventCreate(cudaEvent_t* e) {
+  *e = reinterpret_cast<cudaEvent_t>(new host_clock::time_point);
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaEventDestroy(cudaEvent_t e) {
+  delete reinterpret_cast<host_clock::time_point*>(e);
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaEventRecord(cudaEvent_t e, cudaStream_t) {
+  *reinterpret_cast<host_clock::time_point*>(e) = host_clock::now();
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaEventSynchronize(cudaEvent_t) { return std::exchange(last, cudaSuccess); }
+cudaError_t CUDARTAPI cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  const auto at = [](cudaEvent_t e) { return *reinterpret_cast<host_clock::time_point*>(e); };
+  *ms = std::chrono::duration<float, std::milli>(at(to) - at(from)).count();
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaProfilerStart() { return cudaSuccess; }
+cudaError_t CUDARTAPI cudaProfilerStop() { return cudaSuccess; }
+cudaError_t CUDARTAPI cudaDriverGetVersion(int* v) {
+  *v = CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t CUDARTAPI cudaRuntimeGetVersion(int* v) { return cudaDriverGetVersion(v); }
+cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  *p = {};
+  std::snprintf(p->name, sizeof p->name, "PTX interpreter");
+  return cudaSuccess;
+}
+
 cudaError_t CUDARTAPI cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
