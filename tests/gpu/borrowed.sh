@@ -8,7 +8,7 @@ usage='usage: tests/gpu/borrowed.sh COMMAND [--vendor nvidia|amd] [--targets "90
   check     only compiles what prepare builds, for the first target, with warnings as errors: NVIDIA to PTX, AMD by the front end
   interpret runs every test as compiled for the first target in the PTX interpreter, without a GPU: minutes
   a         on the GPU machine, 390 s: the device; the first call of each experimental kernel against the host; every other test; the
-            bench; PyTorch; the limits; ncu of three kernels
+            bench; the limits; ncu of three kernels; PyTorch
   b         on the GPU machine, 220 s, after reading what A left:
               --tests "NAME..."      these tests of the table, whole logs, and again under memcheck
               --variants "NAME..."   measures choices against the library'"'"'s own: three_blocks, library_first, clusters_of_4; none: "-"

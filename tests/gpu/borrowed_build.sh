@@ -23,7 +23,6 @@ choose_compiler() { # TARGETS
 # Sets libraries, and adds to on_device, for what uses cublasLt: of the toolkit, else of PyPI.
 choose_cublas() {
   local python
-  libraries=''
   if [ -n "${interpreted:-}" ]; then
     on_device+=' -DUFP4_BENCH_WITHOUT_CUBLAS'
   elif printf '#include <cublasLt.h>\n' | $compiler -x cu -E - >/dev/null 2>&1; then
@@ -72,7 +71,7 @@ export -f object
 # Each line of stdin, "NAME COMMAND...", in parallel.
 objects() { xargs -P "${UFP4_JOBS:-$(nproc)}" -L 1 bash -c 'object "$@" || exit 1' _; }
 
-# prepare_objects TARGETS BATCHES: sets compiler, host, on_device, libraries and the lists of files; writes the batches.
+# prepare_objects TARGETS BATCHES: sets compiler, host, on_device, libraries, catch2 and the lists of files; writes the batches.
 prepare_objects() {
   choose_compiler "$1" || return
   mapfile -t files < <(test_files batch)
@@ -84,7 +83,8 @@ prepare_objects() {
   host="-std=c++20 ${UFP4_BORROWED_FLAGS:--O2} -Isource/include -Isource/tests -Isource/bench -DUFP4_SOURCE_DIR=\\\"source\\\""
   [ ! -d catch2 ] || host+=' -I.'
   on_device="$compiler -x $language $host $code -DUFP4_EXTERNAL_KERNELS"
-  libraries=''
+  libraries='' catch2=''
+  if has_header catch2/catch_all.hpp; then catch2=-lCatch2; fi
   [ "$vendor" = amd ] || choose_cublas
 }
 # The lines for objects(), each with these options.
@@ -99,6 +99,9 @@ device_objects() {
     echo "experimental $on_device $* -DUFP4_EXPERIMENTAL= '-DUFP4_TUNE_UNCHECKED=(std::getenv(\"UFP4_UNCHECKED\")!=nullptr)' \
 -include cstdlib -c experimental_0.cpp -o experimental.o"
 }
+
+# The same for what the host's compiler compiles of a test program.
+host_objects() { local name; for name in main kernels; do echo "$name g++ $host -c source/tests/support/$name.cpp -o $name.o"; done; }
 
 # Every source that prepare would compile, with warnings as errors: to PTX, without the assembler, which takes most of the time; for AMD
 # by the front end alone.
@@ -122,15 +125,10 @@ check_programs() { # TARGET
 build_programs() {
   local link together=() name
   prepare_objects "$1" "${UFP4_JOBS:-$(nproc)}" || return
-  {
-    device_objects
-    for name in main kernels; do echo "$name g++ $host -c source/tests/support/$name.cpp -o $name.o"; done
-  } | objects || return
+  { device_objects; host_objects; } | objects || return
 
   link="$compiler $code"
   [ "$vendor" = amd ] || link+=' -cudart static -Xcompiler -static-libstdc++,-static-libgcc'
-  local catch2=''
-  if has_header catch2/catch_all.hpp; then catch2=-lCatch2; fi
   # cublas_test is a program of its own, so that the others start where the library is missing.
   for name in $(names_of batch_*.cpp "${separate[@]}"); do
     if [ $name != cublas_test ]; then together+=($name.o); elif [ -n "$libraries" ]; then local cublas_test=yes; fi
@@ -151,18 +149,17 @@ build_programs() {
 
 # Every test, the bench and the limits as compiled for a target, in the PTX interpreter: what a GPU of that target would run.
 interpret_programs() { # TARGET
-  local name interpreter='' catch2='' interpreted=yes
+  local name interpreter='' interpreted=yes
   prepare_objects "$1" "${UFP4_JOBS:-$(nproc)}" || return
   on_device=${on_device/code=sm_/code=compute_}
   for name in source/tests/gpu/ptx/*.cpp; do interpreter+=" ptx_$(names_of $name).o"; done
   {
     device_objects --no-compress
-    for name in main kernels; do echo "$name g++ $host -c source/tests/support/$name.cpp -o $name.o"; done
+    host_objects
     for name in $interpreter; do
       echo "${name%.o} $compiler -std=c++20 -O2 -Isource/tests -c source/tests/gpu/ptx/$(basename ${name#ptx_} .o).cpp -o $name"
     done
   } | objects || return
-  if has_header catch2/catch_all.hpp; then catch2=-lCatch2; fi
   g++ $(names_of batch_*.cpp "${separate[@]}" | sed 's/$/.o/') main.o kernels.o $interpreter $catch2 -lpthread -ldl -o gpu_tests &&
     g++ experimental.o main.o kernels.o $interpreter $catch2 -lpthread -ldl -o gpu_experimental || return
   for name in bench limits; do g++ gpu_$name.o $interpreter -lpthread -ldl -o gpu_$name || return; done

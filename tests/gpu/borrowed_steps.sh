@@ -14,7 +14,7 @@ package_status=$place/package.status # of PyTorch's package, when it is built
 # begin SECONDS: the time of this command, unless --seconds gave it. What `kept` says is left to later steps.
 begin() {
   mkdir -p "$out"
-  rm -f "$place"/*.log "$place"/*.jsonl "$package_status" "$verdicts" "$failures"
+  rm -f "$place"/*.log "$place"/*.jsonl "$package_status" "$verdicts" "$failures" "$out/b.log" "$out/ncu.txt"
   export deadline=$(($(date +%s) + ${seconds:-$1})) kept=0
   export UFP4_FUZZ_SECONDS=${UFP4_FUZZ_SECONDS:-12} # of four kinds
 }
@@ -22,9 +22,11 @@ left() { echo $((deadline - kept - $(date +%s))); }
 
 # ---- Steps: each adds its verdict to the command's table, and a failure adds the end of its log to another file, when it ends ----
 
+log_of() { echo "$place/${1//[^A-Za-z0-9_]/_}.log"; }
 # step NAME SECONDS COMMAND...
 step() {
-  local name=$1 began=$SECONDS time status word log=$place/${1//[^A-Za-z0-9_]/_}.log
+  local name=$1 began=$SECONDS time status word log
+  log=$(log_of "$name")
   time=$(left)
   if [ "$time" -lt 1 ]; then
     printf '%s\tnot begun\t0 s\n' "$name" | tee -a "$verdicts"
@@ -50,7 +52,7 @@ examined() {
   case $status in 0 | 77) ;; *) echo "==== without the check of the first call:" && UFP4_UNCHECKED=1 "$@" ;; esac
   return $status
 }
-export -f step left examined
+export -f step left log_of examined
 # steps NUMBER: lines "NAME<TAB>SECONDS<TAB>COMMAND" of stdin, so many at a time, each within what is left.
 steps() {
   xargs -d '\n' -P "$1" -I{} bash -c 'IFS=$(printf "\t") read -r name seconds command <<<"$1"; step "$name" "$seconds" "$command"' _ {}
@@ -124,7 +126,6 @@ find_libraries() { # PROGRAM
 }
 describe_device() {
   cat facts.json
-  python3 -m pip list 2>/dev/null | grep -i '^\(torch\|nanobind\|scikit.build.core\|numpy\|cmake\|ninja\) '
   for tool in "nvidia-smi" "nvidia-smi -q -d CLOCK,POWER,ECC" "nvcc --version" "rocminfo" "ncu --version" "uname -a" nproc; do
     # shellcheck disable=SC2086 # several words
     command -v ${tool%% *} >/dev/null && echo "== $tool" && timeout 20 $tool
@@ -136,6 +137,7 @@ describe_device() {
 # Its status is that of a step.
 build_package() {
   python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { echo "python3 has no PyTorch with CUDA"; return 77; }
+  python3 -m pip list 2>/dev/null | grep -i '^\(torch\|nanobind\|scikit.build.core\|cmake\|ninja\) '
   rm -rf "$package"
   if [ -d python_tools ]; then
     export PYTHONPATH=$PWD/python_tools
@@ -250,18 +252,21 @@ variant() {
     *) skip_step "$1" "there is no such variant" ;;
   esac
 }
-# again NAME: a test of the table, with its whole log, and under memcheck.
+# logged_step NAME SECONDS COMMAND...: a step whose whole log comes back.
+logged_step() {
+  step "$@"
+  { echo "==== $1"; tail -c 1M "$(log_of "$1")"; } >>"$out/b.log"
+}
+# again NAME: a test of the table, and under memcheck.
 again() {
   local line seconds command
   line=$(awk -F'\t' -v name="$1" '$1 == name' tests.tsv)
   [ -n "$line" ] || { skip_step "$1" "there is no such test"; return; }
   IFS=$(printf '\t') read -r _ seconds command <<<"$line"
-  step "$1" "$seconds" "$command"
-  { echo "==== $1"; tail -c 1M "$place/${1//[^A-Za-z0-9_]/_}.log"; } >>"$out/b.log"
+  logged_step "$1" "$seconds" "$command"
   if ! command -v compute-sanitizer >/dev/null; then skip_step "memcheck of $1" "no compute-sanitizer here"; return; fi
-  step "memcheck of $1" 60 "UFP4_FUZZ_SECONDS=${UFP4_BORROWED_FUZZ:-3} compute-sanitizer --tool memcheck --error-exitcode 99 \
+  logged_step "memcheck of $1" 60 "UFP4_FUZZ_SECONDS=${UFP4_BORROWED_FUZZ:-3} compute-sanitizer --tool memcheck --error-exitcode 99 \
 ${command#examined }"
-  { echo "==== memcheck of $1"; tail -c 1M "$place/memcheck_of_${1//[^A-Za-z0-9_]/_}.log"; } >>"$out/b.log"
 }
 
 command_b() {
@@ -270,7 +275,6 @@ command_b() {
   small=${UFP4_BORROWED_SMALL:-}
   make_ready
   require_specific
-  rm -f "$out/b.log" "$out/ncu.txt"
   for name in $tests; do again "$name"; done
   for name in ${variants:-three_blocks library_first clusters_of_4}; do [ "$name" = - ] || variant "$name"; done
   profile_steps
