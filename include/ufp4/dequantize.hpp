@@ -4,6 +4,7 @@
 
 #include <ufp4/matrix/matrix.hpp>
 #include <ufp4/matrix/prepacked.hpp>
+#include <ufp4/matrix/product.hpp>
 #include <ufp4/matrix/zero_points.hpp>
 #include <ufp4/quantize.hpp>
 
@@ -13,9 +14,8 @@ namespace ufp4::detail::inline UFP4_CODE {
 template <class Q>
 concept decodable = quantized_like<Q> || prepacked_like<Q> || std::is_same_v<Q, zero_point_matrix>;
 
-template <matrix_scalar T>
+template <features needs, matrix_scalar T>
 void dequantize_to(const cpu::context& ctx, const quantized_source& from, const matrix_view<T>& out) {
-  constexpr auto needs = std::is_same_v<T, float> ? dequantize_needs::f32 : dequantize_needs::all;
   const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::dequantize<needs>, cpu::resolve(ctx));
   const sink to = sink_of(out);
   cpu::detail::parallel_rows(ctx, from.rows, from.padded_cols,
@@ -55,7 +55,8 @@ template <quantized_like Q, matrix_scalar T>
 void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) {
   const any_quantized_view view = q;
   detail::check_dequantize("dequantize", view, out);
-  detail::dequantize_to(ctx, detail::quantized_source_of(view), out);
+  constexpr detail::features needs = detail::features_of_matrix<Q> | detail::features_of_scalar<T>;
+  detail::dequantize_to<needs>(ctx, detail::quantized_source_of(view), out);
 }
 /// The same of a prepacked matrix: dequantize(unpack(p), out).
 template <prepacked_like P, matrix_scalar T>

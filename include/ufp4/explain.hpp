@@ -67,7 +67,7 @@ inline explanation explain_gemm(const context& ctx, const gemm_table& table, con
   return {"quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(job.mode), note};
 }
 
-template <quantize_needs needs, class Coder>
+template <ufp4::detail::features needs, class Coder>
 explanation explain_quantize(const context& ctx, const quantize_job& job, const Coder& coder) {
   const isa tier = resolve(ctx);
   if constexpr (ufp4::detail::is_kernel_coder<Coder>)
@@ -86,7 +86,7 @@ namespace ufp4::cpu::inline UFP4_CODE {
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
 explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                     const gemm_options& options = {}) {
-  return detail::explain_gemm(ctx, ufp4::detail::gemm_kernels_of<A, B, accumulate::folded_bf16>(),
+  return detail::explain_gemm(ctx, detail::kernels::gemm<ufp4::detail::features_of_product<A, B, accumulate::folded_bf16>>,
                               ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options));
 }
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
@@ -97,7 +97,7 @@ explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_
 /// quantize<F>(x, policies...), quantize_into and fake_quantize.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-  const auto options = ufp4::detail::collect_for<format_of<F>>(policies...);
+  const auto options = ufp4::detail::collect_for<format_of<F>, T>(policies...);
   return detail::explain_quantize<options.needs>(
       ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
       ufp4::detail::make_coder<ufp4::detail::preset_of<F>>(spec_of<format_of<F>>, options, 0.0f));
@@ -106,7 +106,7 @@ explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&
 template <matrix_scalar T, class... Policies>
 explanation explain(const context& ctx, const format_spec& format, const matrix_view<T>& x,
                     const Policies&... policies) {
-  const auto options = ufp4::detail::collect(policies...);
+  const auto options = ufp4::detail::collect_as_data<T>(policies...);
   return detail::explain_quantize<options.needs>(ctx,
                                                  ufp4::detail::make_job(ufp4::detail::source_of(x), format, options),
                                                  ufp4::detail::make_coder(format, options, 0.0f));
@@ -120,7 +120,8 @@ explanation explain(const matrix_view<T>& x, const Policies&... policies) {
 template <quantized_like Q, matrix_scalar T>
 explanation explain(const context& ctx, const Q& q, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
-  const auto& kernels = detail::kernels::dequantize<ufp4::detail::dequantize_needs::all>;
+  const auto& kernels =
+      detail::kernels::dequantize<ufp4::detail::features_of_matrix<Q> | ufp4::detail::features_of_scalar<T>>;
   const bool is_portable = detail::is_decoded_by_scalar(any_quantized_view(q).spec());
   return detail::explain_row("dequantize", detail::kernel_for(kernels, is_portable ? isa::scalar : tier), tier, ctx);
 }
@@ -133,7 +134,9 @@ explanation explain(const Q& q, const matrix_view<T>& out) {
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const context& ctx, const matrix_view<X>&, const matrix_view<Y>&, const Transform&) {
   const isa tier = resolve(ctx);
-  return detail::explain_row("hadamard", detail::kernel_for(detail::kernels::hadamard<>, tier), tier, ctx);
+  const auto& table =
+      detail::kernels::hadamard<ufp4::detail::features_of_scalar<X> | ufp4::detail::features_of_scalar<Y>>;
+  return detail::explain_row("hadamard", detail::kernel_for(table, tier), tier, ctx);
 }
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {

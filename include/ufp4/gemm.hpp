@@ -15,8 +15,8 @@ template <class Q>
 const Q& realize(const cpu::context&, const Q& q) {
   return q;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that q was given to
 }
-template <class F, class T, rounding_policy R, any_scale_rule S>
-any_quantized realize(const cpu::context& ctx, const quantize_request<F, T, R, S>& r) {
+template <class F, class T, class O>
+any_quantized realize(const cpu::context& ctx, const quantize_request<F, T, O>& r) {
   any_quantized out(spec_of<format_of<F>>, r.x.rows(), r.x.cols(), r.options.transform);
   quantize_to<preset_of<F>>(ctx, source_of(r.x), r.options, out);
   return out;
@@ -36,19 +36,25 @@ inline void prepack_to(const cpu::context& ctx, const any_quantized_view& q, qua
   prepack_to(ctx, quantized_source_of(q), {out.codes().data(), out.scale_bytes().data()});
 }
 
-/// The table of kernels for a product of these types in `mode` or a stricter one: without those that it cannot use.
-template <any_operand A, any_operand B, accumulate mode>
-constexpr const cpu::detail::gemm_table& gemm_kernels_of() {
-  if constexpr (static_block_length<A> != 0 && static_block_length<B> != 0 &&
-                cpu::detail::integers_suffice(static_format<A>, static_format<B>, mode))
-    return cpu::detail::kernels::integer_gemm<std::void_t<A>>;
+/// What an operand needs.
+template <class Q>
+constexpr features features_of_operand() {
+  if constexpr (request_operand<Q> || quantized_like<Q> || prepacked_like<Q>)
+    return features_of_matrix<Q> | only_if(prepacked_like<Q>, features::prepacked);
   else
-    return cpu::detail::kernels::gemm<std::void_t<A>>;
+    return features::mixed_input;
 }
+/// What a product of these types in `mode` or a stricter one needs.
+template <any_operand A, any_operand B, accumulate mode>
+inline constexpr features features_of_product =
+    (features_of_operand<A>() | features_of_operand<B>() |
+     only_if(static_block_length<A> == 0 || static_block_length<B> == 0 ||
+                 !cpu::detail::integers_suffice(static_format<A>, static_format<B>, mode),
+             features::any_product) |
+     only_if(mode != accumulate::fast, features::other_mode));
 
-template <any_operand A, any_operand B, matrix_scalar T>
-void multiply(const cpu::context& ctx, const cpu::detail::gemm_table& table, const A& a, const B& b,
-              const matrix_view<T>& c, const gemm_options& options) {
+template <accumulate mode, any_operand A, any_operand B, matrix_scalar T>
+void multiply(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options) {
   const sink out = sink_of(c);
   check_gemm("quantized_gemm", a, b, out, options);
   cpu::resolve(ctx);
@@ -56,7 +62,7 @@ void multiply(const cpu::context& ctx, const cpu::detail::gemm_table& table, con
   const auto& realized_a = realize(ctx, a);
   const auto& realized_b = realize(ctx, b);
   const cpu::detail::gemm_job job = gemm_job_of(realized_a, realized_b, out, options);
-  cpu::detail::run_gemms(ctx, table, {&job, 1});
+  cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<features_of_product<A, B, mode>>, {&job, 1});
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -76,11 +82,11 @@ namespace ufp4::inline UFP4_CODE {
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                     const gemm_options& options) {
-  detail::multiply(ctx, detail::gemm_kernels_of<A, B, accumulate::folded_bf16>(), a, b, c, options);
+  detail::multiply<accumulate::folded_bf16>(ctx, a, b, c, options);
 }
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c) {
-  detail::multiply(ctx, detail::gemm_kernels_of<A, B, accumulate::fast>(), a, b, c, {});
+  detail::multiply<accumulate::fast>(ctx, a, b, c, {});
 }
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options) {

@@ -21,14 +21,49 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// Calls body(first strip, last strip, report) over all strips, on the context's threads; adds the reports up.
-template <class Body>
-void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, quantize_report* report,
-                const Body& body) {
+/// The collected policies of a call in a format that its type tells. T...: as collect_for has them.
+template <any_block_format F, class... T, class... Policies>
+constexpr auto options_for(const Policies&... policies) {
+  auto options = collect_for<F, T...>(policies...);
+#if !defined(UFP4_EXTERNAL_KERNELS)  // whose kernels have all features, and plan for themselves
+  constexpr features needs = decltype(options)::needs;
+  constexpr auto rounding =
+      has(needs, features::random_bits) ? rounding_spec::kind::stochastic : rounding_spec::kind::nearest_even;
+  if constexpr (!has(needs, element_features | features::other_grid | features::other_rounding))
+    options.plans = &cpu::detail::plans_of_type<F, rounding>;
+#endif
+  return options;
+}
+
+/// A body(first strip, last strip, report), whatever its type.
+class strip_body {
+ public:
+  template <class F>
+  strip_body(const F& f)
+      : self_(&f), run_([](const void* self, std::size_t first, std::size_t last, quantize_report& seen) {
+          (*static_cast<const F*>(self))(first, last, seen);
+        }) {}
+  void operator()(std::size_t first, std::size_t last, quantize_report& seen) const { run_(self_, first, last, seen); }
+
+ private:
+  const void* self_;
+  void (*run_)(const void* self, std::size_t first, std::size_t last, quantize_report&);
+};
+inline void run_strips(const strip_body* body, std::size_t strips, quantize_report* seen) { (*body)(0, strips, *seen); }
+
+/// Calls body over all strips, on the context's threads; adds the reports up. What one task would do is done at once.
+inline void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, quantize_report* report,
+                       const strip_body& body) {
   // Where columns are contiguous, a task reads long pieces of them, since each may begin on a page of its own.
   const bool by_columns = job.x.row_stride == 1 && job.x.col_stride != 1;
   const std::size_t strips = job.strips(), at_once = !by_columns ? 1 : strips < 4096 ? 128 : 256;
   const std::size_t elements = job.padded_cols * static_cast<std::size_t>(job.format.block.rows) * at_once;
+  if (strips * elements <= cpu::detail::task_elements * at_once && !ctx.executor) {
+    quantize_report seen;
+    if (elements != 0) cpu::detail::in_exact_environment(&run_strips, &body, strips, &seen);
+    if (report != nullptr) *report += seen;
+    return;
+  }
   cpu::detail::shared_number<std::uint64_t> nonfinite, saturated, underflowed;
   cpu::detail::parallel_rows(ctx, (strips + at_once - 1) / at_once, elements, [&](std::size_t first, std::size_t last) {
     quantize_report seen;
@@ -41,7 +76,7 @@ void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, q
   if (report != nullptr) *report += quantize_report{nonfinite.load(), saturated.load(), underflowed.load()};
 }
 
-template <quantize_needs needs>
+template <features needs = features::all>
 float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
   const auto kernel = cpu::detail::kernel_for(cpu::detail::kernels::amax<needs>, cpu::resolve(ctx)).kernel;
   cpu::detail::shared_number<std::uint32_t> amax;
@@ -65,6 +100,7 @@ template <class Preset = void, class O>
 auto make_coder(const format_spec& format, [[maybe_unused]] const O& options, float global_amax) {
   if constexpr (std::is_void_v<Preset>) {
     block_coder<decltype(options.rounding), decltype(options.rule)> coder{format, options.rule, {}, options.rounding};
+    if (!format.two_level()) return coder;
     cpu::detail::in_exact_environment(&constants_into<decltype(coder)>, &coder, global_amax);
     return coder;
   } else {
@@ -75,7 +111,7 @@ auto make_coder(const format_spec& format, [[maybe_unused]] const O& options, fl
   }
 }
 
-template <quantize_needs needs>
+template <features needs>
 float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job, const quantize_settings& options) {
   if (!job.format.has_tensor_scale()) return 0.0f;
   return options.has_amax ? options.global_amax : amax_of<needs>(ctx, job);
@@ -86,7 +122,7 @@ template <class Coder>
 inline constexpr bool is_kernel_coder = std::is_same_v<Coder, block_coder<rounding_spec>>;
 
 /// The kernel of a tier where the coder is the library's own; the portable one instantiated for any other.
-template <quantize_needs needs, class Coder>
+template <features needs, class Coder>
 void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job, const Coder& coder,
                    const cpu::detail::quantized_sink& out, quantize_report* report) {
   const auto kernel = [&] {
@@ -100,18 +136,25 @@ void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::qu
   });
 }
 
-/// The same for fake_quantize; the scalar tier, too, runs the portable one.
-template <class Coder>
+/// Whether a call may quantize piece by piece (quantized_chunk.hpp): any format but those of `whole_strips`.
+inline constexpr features whole_strips = features::further_parts | features::byte_float;
+template <features needs, class Coder>
+bool quantizes_chunks(const cpu::detail::quantize_job& job) {
+  if constexpr (!is_kernel_coder<Coder>) return false;
+  return !has(needs, whole_strips) || !has(parts_of(job.format), whole_strips);
+}
+
+/// The same for fake_quantize.
+template <features needs, class Coder>
 void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job,
                         const Coder& coder, bool undo_transform, const sink& out, quantize_report* report) {
-  if constexpr (is_kernel_coder<Coder>) {
-    if (tier != cpu::isa::scalar && !needs_portable(job.format))
-      return for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
-        cpu::detail::fake_quantize_chunks(tier, job, coder, undo_transform, out, first, last, seen);
-      });
-  }
   for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
-    cpu::detail::fake_quantize_strips(job, coder, undo_transform, out, first, last, seen);
+    if constexpr (is_kernel_coder<Coder>)
+      if (quantizes_chunks<needs, Coder>(job))
+        return fake_quantize_chunks(cpu::detail::kernels_of_chunks<needs>(tier, job, coder), job, coder, undo_transform,
+                                    out, first, last, seen);
+    if constexpr (has(needs, whole_strips) || !is_kernel_coder<Coder>)
+      cpu::detail::fake_quantize_strips(job, coder, undo_transform, out, first, last, seen);
   });
 }
 
@@ -138,6 +181,7 @@ template <class Preset = void, class O>
 void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spec& format, const sink& out,
                       const O& options) {
   constexpr const char* operation = "fake_quantize";
+  constexpr features needs = O::needs;
   check_quantize(operation, format, x, options, true);
   check_data(operation, "out", out);
   expects(out.rows == x.rows && out.cols == x.cols, operation, ": shape mismatch: out is ", out.rows, " x ", out.cols,
@@ -145,8 +189,8 @@ void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spe
   expects(same_elements(x, out) || !share_bytes(x, out), operation, ": out overlaps x without being the same matrix");
   const cpu::isa tier = cpu::resolve(ctx);
   const cpu::detail::quantize_job job = make_job(x, format, options);
-  const auto coder = make_coder<Preset>(format, options, global_amax_of<quantize_needs::all>(ctx, job, options));
-  fake_quantize_with(ctx, tier, job, coder, options.undo, out, options.report);
+  const auto coder = make_coder<Preset>(format, options, global_amax_of<needs>(ctx, job, options));
+  fake_quantize_with<needs>(ctx, tier, job, coder, options.undo, out, options.report);
 }
 
 /// Into a matrix that was made for this shape and transform.
@@ -169,11 +213,13 @@ inline void check_memory(const quantized_storage& memory, const source& x) {
   expects(!bytes_of(memory.codes).overlaps(bytes_of(memory.scales)), "quantize_into: codes overlaps scales");
 }
 
-template <class Preset = void, class O>
+/// valid_format: a type tells the format.
+template <class Preset = void, bool valid_format = false, class O>
 any_quantized_view quantize_into_memory(const cpu::context& ctx, const format_spec& format, const source& x,
                                         const quantized_storage& memory, const O& options) {
-  check_quantize("quantize_into", format, x, options);
-  check_spans("quantize_into", {format, 1.0f, x.rows, x.cols, options.transform}, memory.codes, memory.scales);
+  check_quantize<valid_format>("quantize_into", format, x, options);
+  check_spans<valid_format>("quantize_into", {format, 1.0f, x.rows, x.cols, options.transform}, memory.codes,
+                            memory.scales);
   check_memory(memory, x);
   const float scale = quantize_to<Preset>(ctx, x, format, options, {memory.codes.data(), memory.scales.data()});
   return {format, memory.codes, memory.scales, scale, x.rows, x.cols, options.transform};
@@ -203,7 +249,7 @@ tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const Transfo
   detail::check_signs("amax", options.transform);
   cpu::resolve(ctx);
   const format_spec format{};  // only its block length matters, which divides every transform
-  return {detail::amax_of<detail::quantize_needs::all>(ctx, detail::make_job(detail::source_of(x), format, options))};
+  return {detail::amax_of<detail::features_of_scalar<T> | detail::features_of_policies<Transform>()>(ctx, detail::make_job(detail::source_of(x), format, options))};
 }
 template <matrix_scalar T, transform Transform = transform_spec>
 tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}) {
@@ -216,7 +262,7 @@ tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}) {
 template <matrix_scalar T, class... Policies>
 any_quantized quantize(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
                        const Policies&... policies) {
-  const auto options = detail::collect(policies...);
+  const auto options = detail::collect_as_data<T>(policies...);
   const detail::source from = detail::source_of(x);
   detail::check_quantize("quantize", format, from, options);
   any_quantized out(format, x.rows(), x.cols(), options.transform);
@@ -229,18 +275,19 @@ any_quantized quantize(const cpu::context& ctx, const format_spec& format, const
 template <matrix_scalar T, class... Policies>
 any_quantized_view quantize_into(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
                                  const quantized_storage& memory, const Policies&... policies) {
-  return detail::quantize_into_memory(ctx, format, detail::source_of(x), memory, detail::collect(policies...));
+  return detail::quantize_into_memory(ctx, format, detail::source_of(x), memory, detail::collect_as_data<T>(policies...));
 }
 /// Quantizes into a matrix of that format, shape and transform, without allocating matrix memory.
 template <matrix_scalar T, class... Policies>
 void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
-  detail::quantize_again(ctx, detail::source_of(x), detail::collect(policies...), out);
+  detail::quantize_again(ctx, detail::source_of(x), detail::collect_as_data<T>(policies...), out);
 }
 /// dequantize(quantize(format, x, policies...)) in one pass: see the typed fake_quantize below.
 template <matrix_scalar T, matrix_scalar U, class... Policies>
 void fake_quantize(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
                    const matrix_view<U>& out, const Policies&... policies) {
-  detail::fake_quantize_to(ctx, detail::source_of(x), format, detail::sink_of(out), detail::collect(policies...));
+  detail::fake_quantize_to(ctx, detail::source_of(x), format, detail::sink_of(out),
+                           detail::collect_as_data<T, U>(policies...));
 }
 
 // The format as a template argument, a block_format or a compat preset: policies that cannot apply do not compile.
@@ -248,7 +295,7 @@ void fake_quantize(const cpu::context& ctx, const format_spec& format, const mat
 /// Quantizes x.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-  const auto options = detail::collect_for<format_of<F>>(policies...);
+  const auto options = detail::options_for<format_of<F>, T>(policies...);
   detail::check_quantize<F>("quantize", x, options);
   quantized_matrix<format_of<F>> out(x.rows(), x.cols(), options.transform);
   detail::quantize_to<detail::preset_of<F>>(ctx, detail::source_of(x), options, out);
@@ -265,9 +312,9 @@ quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const R& values
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix_view<T>& x,
                                            const quantized_storage& memory, const Policies&... policies) {
-  const auto options = detail::collect_for<format_of<F>>(policies...);
+  const auto options = detail::options_for<format_of<F>, T>(policies...);
   detail::check_preset<F>("quantize_into", options);
-  return quantized_view<format_of<F>>(detail::quantize_into_memory<detail::preset_of<F>>(
+  return quantized_view<format_of<F>>(detail::quantize_into_memory<detail::preset_of<F>, true>(
       ctx, spec_of<format_of<F>>, detail::source_of(x), memory, options));
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
@@ -282,7 +329,7 @@ quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix
 template <any_block_format F, matrix_scalar T, class... Policies>
 void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, quantized_matrix<F>& out,
                    const Policies&... policies) {
-  detail::quantize_again(ctx, detail::source_of(x), detail::collect_for<F>(policies...), out);
+  detail::quantize_again(ctx, detail::source_of(x), detail::options_for<F, T>(policies...), out);
 }
 
 /// dequantize(quantize<F>(x, policies...)) in one pass, bit for bit, without storing codes. With undo_transform{} the
@@ -291,7 +338,7 @@ void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, quantized_m
 template <quantizer_target F, matrix_scalar T, matrix_scalar U, class... Policies>
 void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matrix_view<U>& out,
                    const Policies&... policies) {
-  const auto options = detail::collect_for<format_of<F>>(policies...);
+  const auto options = detail::options_for<format_of<F>, T, U>(policies...);
   detail::check_preset<F>("fake_quantize", options);
   detail::fake_quantize_to<detail::preset_of<F>>(ctx, detail::source_of(x), spec_of<format_of<F>>, detail::sink_of(out),
                                                  options);

@@ -46,7 +46,7 @@ float quantize_whole_ms_eden(const cpu::context& ctx, const source& x, const tra
   quantize_settings options;
   options.transform = t;
   const auto job = make_job(x, spec_of<nvfp4>, options);
-  return quantize_ms_eden_to(ctx, job, amax_of<quantize_needs::all>(ctx, job), random_bits, out);
+  return quantize_ms_eden_to(ctx, job, amax_of<>(ctx, job), random_bits, out);
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

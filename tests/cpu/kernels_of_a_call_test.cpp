@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // ctest: alone
 #undef UFP4_EXTERNAL_KERNELS  // the kernels that other tests share are compiled for every call
-#include <ufp4/dequantize.hpp>
+#include <ufp4/analysis/measure.hpp>
+#include <ufp4/gemm.hpp>
 
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -36,12 +38,78 @@ void check_quantize(const cpu::context& ctx, const matrix_view<const T>& x) {
   REQUIRE(same(quantize<F>(ctx, x, toward_zero{}), quantize<F>(portable, x, rounding_spec{toward_zero{}})));
 }
 
-template <class F>
+/// Transforms, stochastic rounding and searches, each alone and together.
+template <class F, class T>
+void check_policies(const cpu::context& ctx, const matrix_view<const T>& x, std::uint64_t seed) {
+  const random_hadamard<16> rht{seed};
+  const stochastic random_bits{seed + 1};
+  const scale_rule_spec search = mse_search{}.spec();
+  REQUIRE(same(quantize<F>(ctx, x, rht), quantize(portable, spec_of<F>, x, rht)));
+  REQUIRE(same(quantize<F>(ctx, x, random_bits), quantize(portable, spec_of<F>, x, rounding_spec{random_bits})));
+  REQUIRE(same(quantize<F>(ctx, x, mse_search{}), quantize(portable, spec_of<F>, x, search)));
+  REQUIRE(same(quantize<F>(ctx, x, percentile{800}), quantize(portable, spec_of<F>, x, percentile{800}.spec())));
+  REQUIRE(same(quantize<F>(ctx, x, random_bits, mae_search{}, hadamard<32>{}),
+               quantize(portable, spec_of<F>, x, hadamard<32>{}, mae_search{}.spec(), rounding_spec{random_bits})));
+}
+
+bool same_report(const analysis::report& a, const analysis::report& b) {
+  const auto bits = [](double x) { return std::bit_cast<std::uint64_t>(x != x ? 0.0 : x); };  // any NaN is one
+  return bits(a.sqnr_db) == bits(b.sqnr_db) && bits(a.attenuation) == bits(b.attenuation) &&
+         a.histogram == b.histogram && a.nonfinite_blocks == b.nonfinite_blocks;
+}
+template <class F, class T>
+void check_measure(const cpu::context& ctx, const matrix_view<const T>& x) {
+  REQUIRE(same_report(analysis::measure<F>(ctx, x), analysis::measure(portable, spec_of<F>, x)));
+  REQUIRE(same_report(analysis::measure<F>(ctx, x, hadamard<16>{}),
+                      analysis::measure(portable, spec_of<F>, x, hadamard<16>{})));
+}
+
+template <class F, class T>
 void check_dequantize(const cpu::context& ctx, const quantized_matrix<F>& q, support::layout l) {
-  support::strided<float> got(q.rows(), q.cols(), l), want(q.rows(), q.cols(), l);
+  support::strided<T> got(q.rows(), q.cols(), l), want(q.rows(), q.cols(), l);
   dequantize(ctx, q, got.view());
-  dequantize(portable, q, want.view());
+  dequantize(portable, any_quantized_view(q), want.view());
   REQUIRE(got.same_as(want));
+  support::strided<T> decoded(q.rows(), q.cols(), l);
+  const matrix<float> x = dequantize<float>(q);
+  fake_quantize<F>(ctx, x, decoded.view(), hadamard<16>{}, undo_transform{});
+  fake_quantize(portable, spec_of<F>, x, want.view(), hadamard<16>{}, undo_transform{});
+  REQUIRE(decoded.same_as(want));
+}
+
+/// Products of matrices whose types tell their formats, in the mode of equal bits.
+template <class F, class T>
+void check_gemm(const cpu::context& ctx, const quantized_matrix<F>& a, const quantized_matrix<F>& b) {
+  const gemm_options exact{.accumulate = accumulate::exact_blocks};
+  matrix<T> got(a.rows(), b.rows()), want(a.rows(), b.rows());
+  quantized_gemm(portable, any_quantized_view(a), any_quantized_view(b), want, exact);
+  const auto check = [&](const auto& left, const auto& right) {
+    quantized_gemm(ctx, left, right, got, exact);
+    bool same_elements = true;
+    for (std::size_t i = 0; i < got.rows(); ++i)
+      for (std::size_t j = 0; j < got.cols(); ++j)
+        same_elements = same_elements && support::same_number(static_cast<float>(got(i, j)), static_cast<float>(want(i, j)));
+    REQUIRE(same_elements);
+  };
+  check(a, b);
+  if constexpr (!F::is_wide) check(a, prepack(b));
+  const matrix<float> x = dequantize<float>(a);
+  quantized_gemm(portable, unquantized(x), any_quantized_view(b), want, exact);
+  check(unquantized(x), b);
+}
+
+template <class F, class T>
+void check_operations(const cpu::context& ctx, support::hostile& numbers, std::size_t rows, std::size_t cols,
+                      support::layout l) {
+  support::strided<T> x(rows, cols, l), w(1 + numbers.below(40), cols, l);
+  x.fill(support::elements<T>(numbers.values(rows * cols, numbers.below(2) != 0)));
+  w.fill(support::elements<T>(numbers.values(w.view().rows() * cols, true)));
+  const matrix_view<const T> view = x.view(), weights = w.view();
+  check_policies<F>(ctx, view, numbers.below(1000));
+  check_measure<F>(ctx, view);
+  check_dequantize<F, bf16>(ctx, quantize<F>(portable, view), l);
+  check_dequantize<F, fp16>(ctx, quantize<F>(portable, view), l);
+  check_gemm<F, T>(ctx, quantize<F>(portable, view), quantize<F>(portable, weights));
 }
 
 template <class F, class T>
@@ -52,7 +120,7 @@ void check_format(support::hostile& numbers, std::size_t rows, std::size_t cols,
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier), rows, cols, static_cast<int>(l));
     check_quantize<F>({.threads = 1, .isa = tier}, view);
-    check_dequantize({.threads = 1, .isa = tier}, quantize<F>(portable, view), l);
+    check_dequantize<F, float>({.threads = 1, .isa = tier}, quantize<F>(portable, view), l);
   }
 }
 
@@ -85,4 +153,27 @@ TEST_CASE("a call without a transform and stochastic rounding gives the portable
       }
     }
   });
+}
+
+TEST_CASE("what the types of a call leave out changes no bit of quantize, measure, dequantize and quantized_gemm",
+          "[cpu]") {
+  INFO(support::seed_note());
+  support::hostile numbers(support::seed(2));
+  const auto check = [&]<class F>(const char* name) {
+    for (const cpu::isa tier : support::runnable_isas()) {
+      CAPTURE(name, cpu::name(tier));
+      const support::layout l = support::all_layouts[numbers.below(6)];
+      const std::size_t rows = 1 + numbers.below(40), cols = 1 + numbers.below(300);
+      check_operations<F, float>({.threads = 1, .isa = tier}, numbers, rows, cols, l);
+      check_operations<F, bf16>({.threads = 1, .isa = tier}, numbers, cols, rows, l);
+    }
+  };
+  check.operator()<nvfp4>("nvfp4");
+  check.operator()<mxfp4>("mxfp4");
+  check.operator()<e1m2_f32>("e1m2_f32");
+  check.operator()<block_format<int4, bf16, 32>>("int4, bf16 scales");
+  check.operator()<block_format<nf4, ue5m3, square(16), float>>("nf4, square blocks");
+  check.operator()<block_format<int8, e8m0, 32>>("int8");
+  check.operator()<block_format<fp8_e4m3, e8m0, 32>>("fp8");
+  check.operator()<block_format<one_of<fp4<E2M1>, scaled<fp4<E1M2>, 1, 4>>, e4m3, 16, per_row<float>>>("two grids");
 }

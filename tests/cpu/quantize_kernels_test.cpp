@@ -204,7 +204,7 @@ void check_every_tier(random_source& r, const quantize_job& job, const block_cod
   quantize_scalar(job, coder, want.sink(), 0, job.strips(), want.report);
   const std::uint32_t largest = amax_strips(job, 0, job.strips());
   for (const cpu::isa tier : support::runnable_isas()) {
-    const quantize_row& row = quantize_kernel_for(kernels::quantize<quantize_needs::all>, job, coder, tier);
+    const quantize_row& row = quantize_kernel_for(kernels::quantize<ufp4::detail::features::all>, job, coder, tier);
     CAPTURE(row.name, job.format.block.rows, job.format.block.cols, static_cast<int>(job.format.scale),
             job.format.two_level(), job.format.outer.segment, job.format.choice.count, job.format.block.group.wide,
             job.format.grid.qmax, job.transform.n, job.transform.rounds_to_bf16, job.x.rows, job.x.cols,
@@ -218,7 +218,7 @@ void check_every_tier(random_source& r, const quantize_job& job, const block_cod
     REQUIRE(got.same_as(want));
     if (!job.counts) got.report.saturated = want.report.saturated;
     REQUIRE(got.report == want.report);
-    const auto amax = kernel_for(kernels::amax<quantize_needs::all>, tier).kernel;
+    const auto amax = kernel_for(kernels::amax<ufp4::detail::features::all>, tier).kernel;
     REQUIRE(std::max(amax(job, 0, meet), amax(job, meet, job.strips())) == largest);
   }
 }
@@ -403,7 +403,7 @@ TEST_CASE(
   const auto kernel_of = [](const format_spec& format, scale_rule_spec rule, cpu::isa tier) {
     float x[2] = {1, 2};
     const quantize_job job = make_job({x, dtype::f32, 1, 2, 2, 1}, format, {});
-    return quantize_kernel_for(kernels::quantize<quantize_needs::all>, job,
+    return quantize_kernel_for(kernels::quantize<ufp4::detail::features::all>, job,
                                block_coder<rounding_spec>{format, rule, {}, stochastic{}}, tier)
         .tier;
   };

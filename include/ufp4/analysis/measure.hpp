@@ -134,35 +134,33 @@ struct measured_chunk : quantized_chunk {
 };
 
 /// The same numbers, bit for bit, with the kernels of a tier.
-template <class Use = void>  // so that an include instantiates no kernel (cpu/kernels.hpp)
-void measure_chunks(cpu::isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
-                    std::size_t first, std::size_t last, std::vector<sums>& strips, quantize_report& seen) {
-  const auto quantize = quantize_kernel_for(kernels::quantize<quantize_needs::all>, whole, coder, tier).kernel;
-  const auto dequantize = kernel_for(kernels::dequantize<dequantize_needs::all>, tier).kernel;
-  const auto transform = kernel_for(kernels::hadamard<Use>, tier).kernel;
+inline void measure_chunks(const chunk_kernels& run, const quantize_job& whole,
+                           const block_coder<rounding_spec>& coder, std::size_t first, std::size_t last,
+                           std::vector<sums>& strips, quantize_report& seen) {
   measured_chunk chunk;
   for_chunks(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t count, std::size_t) {
     const std::size_t rows = job.x.rows, width = job.padded_cols;
     const auto stride = static_cast<std::ptrdiff_t>(width);
-    quantize(job, coder, {chunk.codes, chunk.scales}, 0, count, seen);
-    dequantize(chunk.quantized(job, coder.tensor.decode, width), {chunk.values, dtype::f32, rows, width, stride, 1}, 0,
-               rows);
+    run.quantize(job, coder, {chunk.codes, chunk.scales}, 0, count, seen);
+    run.dequantize(chunk.quantized(job, coder.tensor.decode, width), {chunk.values, dtype::f32, rows, width, stride, 1},
+                   0, rows);
     if (job.transform.n == 1)
       for (std::size_t r = 0; r < rows; ++r) load_row(job.x, r, 0, job.x.cols, chunk.x + r * width);
     else
-      transform(job.transform, false, job.x, {chunk.x, dtype::f32, rows, width, stride, 1}, 0, rows);
+      run.transform(job.transform, false, job.x, {chunk.x, dtype::f32, rows, width, stride, 1}, 0, rows);
     for (std::size_t i = 0; i < count; ++i) chunk.add_strip(job, i, strips[s + i]);
   });
 }
 
-template <class Coder>
+template <features needs, class Coder>
 void measure_with(const cpu::context& ctx, cpu::isa tier, const quantize_job& job, const Coder& coder,
                   std::vector<sums>& strips, quantize_report& seen) {
   for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
     if constexpr (is_kernel_coder<Coder>)
-      if (tier != cpu::isa::scalar && !needs_portable(job.format))
-        return measure_chunks(tier, job, coder, first, last, strips, here);
-    measure_strips(job, coder, first, last, strips, here);
+      if (quantizes_chunks<needs, Coder>(job))
+        return measure_chunks(kernels_of_chunks<needs>(tier, job, coder), job, coder, first, last, strips, here);
+    if constexpr (has(needs, whole_strips) || !is_kernel_coder<Coder>)
+      measure_strips(job, coder, first, last, strips, here);
   });
 }
 
@@ -213,10 +211,10 @@ void add_piece(const cpu::context& ctx, const format_spec& format, const source&
   if (x.cols == 0) return;  // no element, however many rows
   auto job = make_job(x, format, options);
   job.counts = true;
-  const auto coder = make_coder<Preset>(format, options, global_amax_of<quantize_needs::all>(ctx, job, options));
+  const auto coder = make_coder<Preset>(format, options, global_amax_of<O::needs>(ctx, job, options));
   std::vector<sums> strips(job.strips());
   quantize_report here;
-  measure_with(ctx, tier, job, coder, strips, here);
+  measure_with<O::needs>(ctx, tier, job, coder, strips, here);
   for (const sums& s : strips) to.all += s;
   to.blocks += job.strips() * (job.padded_cols / static_cast<std::size_t>(format.block.cols));
   to.seen += here;
@@ -237,7 +235,7 @@ class any_measurement {
   /// Adds the next rows.
   template <matrix_scalar T, class... Policies>
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-    detail::add_piece(ctx, format_, detail::source_of(x), detail::collect(policies...), totals_);
+    detail::add_piece(ctx, format_, detail::source_of(x), detail::collect_as_data<T>(policies...), totals_);
   }
   report result() const { return totals_.result(format_); }  ///< The report over all rows so far.
 
@@ -253,7 +251,7 @@ class measurement {
   /// Adds the next rows.
   template <matrix_scalar T, class... Policies>
   void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-    const auto options = detail::collect_for<format_of<F>>(policies...);
+    const auto options = detail::options_for<format_of<F>, T>(policies...);
     detail::check_preset<F>("analysis::measure", options);
     detail::add_piece<detail::preset_of<F>>(ctx, spec_of<format_of<F>>, detail::source_of(x), options, totals_);
   }

@@ -10,6 +10,7 @@
 // | bits             | identical on every backend                                                   |
 #pragma once
 
+#include <ufp4/block/features.hpp>
 #include <ufp4/block/grid_choice.hpp>
 #include <ufp4/block/packing.hpp>
 
@@ -116,10 +117,11 @@ concept block_codec = std::is_trivially_copyable_v<C> && std::is_default_constru
 
 /// Quantizes blocks of one format under a scale rule and a rounding policy.
 ///
-/// `extended` = false leaves out the code of several grids and of one-bit exponents, whose indexed grids a GPU thread
-/// would keep in memory. Such a coder takes formats without either alone (the library's GPU operations take no others),
-/// with the same bits.
-template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec, bool extended = true>
+/// `needs` without further_parts leaves out the code of several grids and of one-bit exponents, whose indexed grids a
+/// GPU thread would keep in memory; without search that of rules that read values; without byte_element and byte_float
+/// that of such elements. Such a coder takes formats and rules without these alone, with the same bits.
+template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec,
+          detail::features needs = detail::features::all>
 struct block_coder {
   format_spec format;       ///< the format
   Rule rule;                ///< the scale rule
@@ -131,7 +133,7 @@ struct block_coder {
                                        std::uint8_t* codes, quantize_report& report) const {
     const std::uint32_t amax = detail::amax_bits(v);
     if (amax >= detail::infinity_bits) return detail::nan_block(format, v, codes, report);
-    if constexpr (extended && std::is_same_v<Rule, scale_rule_spec>) {
+    if constexpr (detail::has(needs, detail::features::further_parts) && std::is_same_v<Rule, scale_rule_spec>) {
       if (format.block.group[0] != 0) return code_with_exponents(v, amax, index, codes, report);
       if (format.choice.count != 0) {
         const grid_and_scale chosen = choose_grid_of(format, rule, tensor, v, detail::to_float(amax));
@@ -139,14 +141,23 @@ struct block_coder {
         return detail::with_grid_number(format, chosen.scale.bits, chosen.grid);
       }
     }
-    const block_scale scale = choose_scale(format, rule, tensor, v, detail::to_float(amax));
+    const block_scale scale = scale_of(v, detail::to_float(amax));
     if constexpr (scale_rule<Rule>)
       if (scale.bits == detail::nan_scale(format.scale)) return detail::nan_block(format, v, codes, report);
-    code(format, scale, v, amax, index, row_step, codes, report);
+    if constexpr (detail::has(needs, detail::element_features))
+      code(format, scale, v, amax, index, row_step, codes, report);
+    else
+      code(format.grid, scale, v, amax, index, row_step, codes, report);
     return scale.bits;
   }
 
  private:
+  UFP4_MEMBER block_scale scale_of(const block_values& v, float amax) const {
+    if constexpr (std::is_same_v<Rule, scale_rule_spec> && !detail::has(needs, detail::features::search))
+      return detail::scale_from_bits(format, tensor, detail::scale_bits_of_amax(format, rule.what, tensor, amax));
+    else
+      return choose_scale(format, rule, tensor, v, amax);
+  }
   /// The bits of the scale and of the one-bit exponents of a block of one row.
   UFP4_MEMBER std::uint32_t code_with_exponents(const block_values& v, std::uint32_t amax, std::uint64_t index,
                                                 std::uint8_t* codes, quantize_report& report) const {
@@ -182,6 +193,12 @@ struct block_coder {
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
+
+/// What a coder has code for.
+template <class Coder>
+inline constexpr features features_of_coder = features::all;
+template <class Rounding, class Rule, features needs>
+inline constexpr features features_of_coder<block_coder<Rounding, Rule, needs>> = needs;
 
 /// The constants of a coder's format for the amax of what an outer scale covers. A rule of the program's own changes
 /// none.

@@ -300,6 +300,15 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind 
   return static_cast<std::uint32_t>(clamped + 127);
 }
 
+/// The stored scale of a block with this amax under a rule that is_scale_of_amax: the one place where an amax becomes a
+/// scale.
+UFP4_HD constexpr std::uint32_t scale_bits_of_amax(const format_spec& f, rule_kind rule, const tensor_constants& tensor,
+                                                   float amax) {
+  if (f.scale == scale_kind::e8m0) return power_of_two_scale(f.grid, rule, amax);
+  const float argument = scale_argument(f, tensor, amax);
+  return rule == rule_kind::up ? encode_scale_up(f.scale, argument) : encode_scale(f.scale, argument);
+}
+
 /// The error of nearest_even codes under a scale, summed over the block in index order: squares by fma, or magnitudes.
 UFP4_HD inline float error_of(const format_spec& f, const block_values& v, const block_scale& scale,
                               search_error what) {
@@ -380,15 +389,13 @@ UFP4_HD inline float percentile_of(const block_values& v, int per_mille, float a
 
 namespace ufp4::inline UFP4_CODE {
 
-/// The scale of a block of finite values with this amax: the one place where an amax becomes a scale.
+/// The scale of a block of finite values with this amax.
 UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_spec& rule,
                                         const tensor_constants& tensor, const block_values& v, float amax) {
   using namespace detail;
   if (rule.what == rule_kind::four_over_six) return four_or_six(f, rule.error, tensor, v, amax);
   if (rule.what == rule_kind::percentile) amax = percentile_of(v, rule.per_mille, amax);
-  const std::uint32_t bits = f.scale == scale_kind::e8m0  ? power_of_two_scale(f.grid, rule.what, amax)
-                             : rule.what == rule_kind::up ? encode_scale_up(f.scale, scale_argument(f, tensor, amax))
-                                                          : encode_scale(f.scale, scale_argument(f, tensor, amax));
+  const std::uint32_t bits = scale_bits_of_amax(f, rule.what, tensor, amax);
   return rule.searches ? smallest_error(f, rule, tensor, v, bits) : scale_from_bits(f, tensor, bits);
 }
 /// The same as choose_scale with a user's rule; NaN bits if its result is not a scale.

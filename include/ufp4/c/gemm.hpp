@@ -21,9 +21,9 @@ gemm_job job_of(const char* function, const A& a, const ufp4_quantized* b, const
 }
 
 /// All kernels: which of them a product can use is known at run time only.
-template <class Use = void>
+template <features needs = features::all>
 const cpu::detail::gemm_table& gemm_kernels() {
-  return cpu::detail::kernels::gemm<Use>;
+  return cpu::detail::kernels::gemm<needs>;
 }
 
 template <class A>

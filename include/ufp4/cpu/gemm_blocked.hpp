@@ -17,7 +17,7 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-template <class Kernel>
+template <class Kernel, features needs = stored_features>
 struct blocked_gemm {
   static constexpr std::size_t tile_rows = Kernel::rows, tile_cols = Kernel::cols;
 
@@ -57,7 +57,7 @@ struct blocked_gemm {
                            acc + i * Kernel::cols, Kernel::cols);
         }
       }
-      store_part(job, {part.row, part.rows, part.col + j, live}, acc, Kernel::cols);
+      store_part<needs>(job, {part.row, part.rows, part.col + j, live}, acc, Kernel::cols);
     }
   }
 };

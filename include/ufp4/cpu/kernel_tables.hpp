@@ -48,8 +48,7 @@ struct gemm_kernel {
   std::size_t (*scratch_bytes)(const gemm_job&, std::size_t rows) = nullptr;
   void (*multiply)(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch) = nullptr;
   accumulate fast_is = accumulate::fast;  ///< exact_blocks if `fast` gives its bits where they are finite
-  bool any_format = false;                ///< has code for formats that need_portable; the others take no job with them
-  bool knows_wide = false;                ///< takes() knows wide formats; otherwise it is not asked about them
+  features parts = features::none;        ///< of formats, that it has code for: takes() is not asked about the others
 
   UFP4_HOST_MEMBER accumulate made_as(accumulate mode) const { return mode == accumulate::fast ? fast_is : mode; }
 };
@@ -81,7 +80,7 @@ struct compiled_kernels {
   row_list<kernel_row<amax_function>> amax;
   row_list<kernel_row<dequantize_function>> dequantize;
   row_list<kernel_row<hadamard_function>> hadamard;
-  row_list<const gemm_kernel*> gemm, integer_gemm;
+  row_list<const gemm_kernel*> gemm;
   isa_set compiled;
 };
 extern const compiled_kernels external_kernels;
@@ -94,19 +93,20 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 constexpr std::size_t up(std::size_t n, std::size_t to = 64) { return (n + to - 1) / to * to; }
 
 /// A kernel whose functions are static members of a class, and so are tile_rows and tile_cols. Most of them add up
-/// block by block in order, whatever the mode, so that `fast` gives the bits of exact_blocks. Use: see kernels.hpp.
-template <class F, class Use = void>
+/// block by block in order, whatever the mode, so that `fast` gives the bits of exact_blocks. `needs`: so that a table
+/// instantiates the kernel, not an include.
+template <class F, features needs = features::all>
 constexpr gemm_kernel kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
                                 std::size_t part_cols, accumulate fast_is = accumulate::exact_blocks) {
   return {tier,      name,           F::tile_rows,  F::tile_cols,      depth,        part_rows, part_cols,
           &F::takes, &F::left_bytes, &F::pack_left, &F::scratch_bytes, &F::multiply, fast_is};
 }
 /// The same of a kernel that also reads operands with elements of one byte, where its takes() admits them.
-template <class F, class Use = void>
+template <class F, features needs = features::all>
 constexpr gemm_kernel wide_kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
                                      std::size_t part_cols) {
-  gemm_kernel kernel = kernel_of<F, Use>(tier, name, depth, part_rows, part_cols);
-  kernel.knows_wide = true;
+  gemm_kernel kernel = kernel_of<F, needs>(tier, name, depth, part_rows, part_cols);
+  kernel.parts = features::byte_element;
   return kernel;
 }
 
@@ -116,6 +116,7 @@ class kernel_table {
  public:
   template <std::size_t n>
   constexpr kernel_table(const Row (&rows)[n]) : rows_(rows), count_(n) {}
+  constexpr kernel_table(const Row* rows, std::size_t count) : rows_(rows), count_(count) {}
   constexpr explicit kernel_table(const row_list<Row>& external) : external_(&external) {}
 
   const Row* begin() const { return external_ == nullptr ? rows_ : external_->rows; }
@@ -129,7 +130,7 @@ class kernel_table {
 
 /// Whether dequantize is portable code for a format on every tier: the vector kernels call it.
 inline bool is_decoded_by_scalar(const format_spec& f) {
-  return f.block.cols < 16 || (f.is_wide() && ufp4::detail::needs_portable(f));
+  return f.block.cols < 16 || (f.is_wide() && has(parts_of(f), features::further_parts | features::byte_float));
 }
 
 using gemm_table = kernel_table<const gemm_kernel*>;
@@ -137,18 +138,16 @@ using gemm_table = kernel_table<const gemm_kernel*>;
 #if defined(UFP4_EXTERNAL_KERNELS)
 /// Of the file that is compiled with UFP4_COMPILE_KERNELS. Without UFP4_EXTERNAL_KERNELS: cpu/kernels.hpp.
 namespace kernels {
-template <quantize_needs>
+template <features>
 inline constexpr kernel_table<quantize_row> quantize{external_kernels.quantize};
-template <quantize_needs>
+template <features>
 inline constexpr kernel_table<kernel_row<amax_function>> amax{external_kernels.amax};
-template <dequantize_needs>
+template <features>
 inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize{external_kernels.dequantize};
-template <class = void>
+template <features>
 inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard{external_kernels.hadamard};
-template <class = void>
+template <features>
 inline constexpr gemm_table gemm{external_kernels.gemm};
-template <class = void>
-inline constexpr gemm_table integer_gemm{external_kernels.integer_gemm};
 inline constexpr const isa_set& compiled = external_kernels.compiled;
 }  // namespace kernels
 #endif
@@ -167,12 +166,13 @@ inline const quantize_row& quantize_kernel_for(const kernel_table<quantize_row>&
       if (row.tier == i && row.takes(job, coder)) return row;
 }
 inline const gemm_kernel& gemm_kernel_for(const gemm_table& table, const gemm_job& job, isa tier) {
-  const bool wide = job.left.is_wide() || job.right.is_wide();
-  const bool special =
-      ufp4::detail::needs_portable(job.left.q.format) || ufp4::detail::needs_portable(job.right.q.format);
+  const auto parts_in = [](const gemm_operand& side) {
+    return side.is_quantized ? ufp4::detail::parts_of(side.q.format) : features::none;
+  };
+  const features parts = parts_in(job.left) | parts_in(job.right);
   for (isa i = tier;; i = parent(i))
     for (const gemm_kernel* row : table)
-      if (row->tier == i && (row->any_format || !special) && (!wide || row->knows_wide) && row->takes(job)) return *row;
+      if (row->tier == i && !has(parts, ~row->parts) && row->takes(job)) return *row;
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

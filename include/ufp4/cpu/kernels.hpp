@@ -56,52 +56,58 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-template <quantize_needs needs>
+/// What the kernels of quantize_scalar and dequantize depend on, so that calls that differ in the rest share them.
+inline constexpr features portable_features = features::further_parts | features::search | element_features |
+                                              features::random_bits | features::other_rounding;
+inline constexpr features decoded_features =
+    features::further_parts | element_features | features::short_block | features::half_input | scale_features;
+
+template <features needs>
 inline constexpr quantize_row quantize_kernels[] = {
     {isa::scalar, "quantize_scalar", [](const quantize_job&, const block_coder<rounding_spec>&) { return true; },
-     &quantize_scalar},
+     &quantize_scalar<needs & portable_features>},
 #if UFP4_X86(avx2)
-    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize, &avx2::quantize_kernel::quantize_lanes<needs>},
+    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize<needs>, &avx2::quantize_kernel::quantize_lanes<needs>},
 #endif
 #if UFP4_X86(avx512)
-    {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize,
+    {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize<needs>,
      &avx512::quantize_kernel::quantize_lanes<needs>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize, &neon::quantize_kernel::quantize_lanes<needs>},
+    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize<needs>, &neon::quantize_kernel::quantize_lanes<needs>},
 #endif
 };
-template <quantize_needs needs>
+template <features needs>
 inline constexpr kernel_row<amax_function> amax_kernels[] = {
     {isa::scalar, "amax_scalar", &amax_strips},
 #if UFP4_X86(avx2)
-    {isa::avx2, "amax_avx2", &avx2::quantize_kernel::amax_lanes<needs>},
+    {isa::avx2, "amax_avx2", &avx2::quantize_kernel::amax_lanes<needs & (features::transform | features::half_input)>},
 #endif
 #if UFP4_X86(avx512)
-    {isa::avx512, "amax_avx512", &avx512::quantize_kernel::amax_lanes<needs>},
+    {isa::avx512, "amax_avx512", &avx512::quantize_kernel::amax_lanes<needs & (features::transform | features::half_input)>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "amax_neon", &neon::quantize_kernel::amax_lanes<needs>},
+    {isa::neon, "amax_neon", &neon::quantize_kernel::amax_lanes<needs & (features::transform | features::half_input)>},
 #endif
 };
-template <dequantize_needs needs>
+template <features needs>
 inline constexpr kernel_row<dequantize_function> dequantize_kernels[] = {
-    {isa::scalar, "dequantize_scalar", &dequantize_scalar},
+    {isa::scalar, "dequantize_scalar", &dequantize_scalar<needs & features::further_parts>},
 #if UFP4_X86(avx2)
-    {isa::avx2, "dequantize_avx2", &avx2::dequantize_kernel::dequantize_rows<false, needs>},
+    {isa::avx2, "dequantize_avx2", &avx2::dequantize_kernel::dequantize_rows<false, needs & decoded_features>},
 #endif
 #if UFP4_X86(avx512)
-    {isa::avx512, "dequantize_avx512", &avx512::dequantize_kernel::dequantize_rows<false, needs>},
+    {isa::avx512, "dequantize_avx512", &avx512::dequantize_kernel::dequantize_rows<false, needs & decoded_features>},
 #endif
 #if UFP4_X86(avx512_bf16)
     {isa::avx512_bf16, "dequantize_avx512_bf16",
-     &avx512::dequantize_kernel::dequantize_rows<needs == dequantize_needs::all, needs>},
+     &avx512::dequantize_kernel::dequantize_rows<has(needs, features::half_input), needs & decoded_features>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "dequantize_neon", &neon::dequantize_kernel::dequantize_rows<false, needs>},
+    {isa::neon, "dequantize_neon", &neon::dequantize_kernel::dequantize_rows<false, needs & decoded_features>},
 #endif
 };
-template <class = void>
+template <features needs>
 inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
     {isa::scalar, "hadamard_scalar", &hadamard_scalar},
 #if UFP4_X86(avx2)
@@ -114,75 +120,71 @@ inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
     {isa::neon, "hadamard_neon", &neon::transform_kernel::hadamard_rows},
 #endif
 };
-/// Within a tier the first that takes a job runs it. Those behind the portable one run only what no other takes.
-template <class Use = void>
-inline constexpr const gemm_kernel* gemm_kernels[] = {
+/// The GEMM kernels that a product can need. Within a tier the first that takes a job runs it. Those behind the portable
+/// one run only what no other takes: nothing, where integers_suffice.
+struct gemm_rows {
+  const gemm_kernel* row[20] = {};
+  std::size_t count = 0;
+  constexpr void add(const gemm_kernel& kernel) { row[count++] = &kernel; }
+};
+template <features needs>
+constexpr gemm_rows gemm_rows_of() {
+  gemm_rows all;
 #if UFP4_X86(avx2)
-    &avx2::int8_kernel<avx2::pairs_in_16_bits>,
+  all.add(avx2::int8_kernel<avx2::pairs_in_16_bits, needs>);
 #endif
 #if UFP4_X86(avx_vnni)
-    &avx2::int8_kernel<avx2::dots_in_32_bits<true>>,
+  all.add(avx2::int8_kernel<avx2::dots_in_32_bits<true>, needs>);
 #endif
 #if UFP4_X86(avx512)
-    &avx512::gemv_int8_kernel<Use>,
-    &avx512::gemm_int8_kernel<Use>,
+  all.add(avx512::gemv_int8_kernel<needs>);
+  all.add(avx512::gemm_int8_kernel<needs>);
 #endif
 #if UFP4_X86(amx)
-    &amx::gemm_bf16_kernel<Use>,
-    &amx::gemm_blocks_kernel<Use>,
+  all.add(amx::gemm_bf16_kernel<needs>);
+  if constexpr (has(needs, features::other_mode) || !amx::products_always_fit<needs>)
+    all.add(amx::gemm_blocks_kernel<needs>);
 #endif
 #if UFP4_ARM(neon)
-    &neon::int8_kernel<neon::mla>,
+  all.add(neon::int8_kernel<neon::mla, needs>);
 #endif
 #if UFP4_ARM(neon_dotprod)
-    &neon_dotprod::int8_kernel<neon_dotprod::sdot>,
+  all.add(neon_dotprod::int8_kernel<neon_dotprod::sdot, needs>);
 #endif
 #if UFP4_ARM(neon_i8mm)
-    &neon_i8mm::int8_kernel<neon_i8mm::smmla>,
+  all.add(neon_i8mm::int8_kernel<neon_i8mm::smmla, needs>);
 #endif
-    &gemm_scalar_kernel,
+  all.add(gemm_scalar_kernel<needs>);
+  if constexpr (has(needs, features::any_product)) {
 #if UFP4_X86(avx2)
-    &avx2::int8_kernel<avx2::pairs_in_steps>,
-    &avx2::gemm_f32_kernel<Use>,
+    all.add(avx2::int8_kernel<avx2::pairs_in_steps, needs>);
+    all.add(avx2::gemm_f32_kernel<needs>);
 #endif
 #if UFP4_X86(avx512)
-    &avx512::gemv_extended_kernel<Use>,
-    &avx512::gemm_extended_kernel<Use>,
-    &avx512::gemm_f32_kernel<Use>,
+    if constexpr (has(needs, features::further_parts)) {
+      all.add(avx512::gemv_extended_kernel<needs>);
+      all.add(avx512::gemm_extended_kernel<needs>);
+    }
+    all.add(avx512::gemm_f32_kernel<needs>);
 #endif
 #if UFP4_X86(avx512_bf16)
-    &avx512::gemv_plain_kernel<Use>,
-    &avx512::gemm_plain_kernel<Use>,
-    &avx512::gemm_bf16_kernel<Use>,
+    if constexpr (has(needs, features::mixed_input)) {
+      all.add(avx512::gemv_plain_kernel<needs>);
+      all.add(avx512::gemm_plain_kernel<needs>);
+    }
+    all.add(avx512::gemm_bf16_kernel<needs>);
 #endif
 #if UFP4_ARM(neon)
-    &neon::gemm_f32_kernel<Use>,
+    all.add(neon::gemm_f32_kernel<needs>);
 #endif
 #if UFP4_ARM(neon_bf16)
-    &neon_bf16::gemm_bf16_kernel<Use>,
+    all.add(neon_bf16::gemm_bf16_kernel<needs>);
 #endif
-};
-template <std::size_t count>
-struct gemm_rows {
-  const gemm_kernel* row[count];
-};
-template <std::size_t n>
-constexpr std::size_t rows_to_portable(const gemm_kernel* const (&rows)[n]) {
-  std::size_t count = 0;
-  while (rows[count++]->tier != isa::scalar) {
   }
-  return count;
+  return all;
 }
-template <std::size_t count, std::size_t n>
-constexpr gemm_rows<count> first_rows(const gemm_kernel* const (&rows)[n]) {
-  gemm_rows<count> first{};
-  for (std::size_t i = 0; i < count; ++i) first.row[i] = rows[i];
-  return first;
-}
-/// The rows up to the portable one: all that a product with integers_suffice (gemm_integers.hpp) can use. An array of
-/// its own, so that a program with no other products does not compile the rest.
-template <class Use = void>
-inline constexpr auto integer_gemm_kernels = first_rows<rows_to_portable(gemm_kernels<Use>)>(gemm_kernels<Use>);
+template <features needs>
+inline constexpr gemm_rows gemm_kernels = gemm_rows_of<needs>();
 
 /// The tiers that UFP4_ISAS does not leave out.
 inline constexpr isa_set compiled_isas = [] {
@@ -204,21 +206,19 @@ inline constexpr isa_set compiled_isas = [] {
 
 #if !defined(UFP4_EXTERNAL_KERNELS)
 /// A table for each operation, each a variable of its own: a program compiles the kernels of the operations that it
-/// calls. All are templates (Use has no meaning), and so are the functions between a table and its operations: with g++
-/// an include instantiates no kernel. With UFP4_EXTERNAL_KERNELS: cpu/kernel_tables.hpp.
+/// calls. All are templates, and so are the functions between a table and its operations: an include instantiates no
+/// kernel. With UFP4_EXTERNAL_KERNELS: cpu/kernel_tables.hpp.
 namespace kernels {
-template <quantize_needs needs>
+template <features needs>
 inline constexpr kernel_table<quantize_row> quantize = quantize_kernels<needs>;
-template <quantize_needs needs>
+template <features needs>
 inline constexpr kernel_table<kernel_row<amax_function>> amax = amax_kernels<needs>;
-template <dequantize_needs needs>
+template <features needs>
 inline constexpr kernel_table<kernel_row<dequantize_function>> dequantize = dequantize_kernels<needs>;
-template <class Use = void>
-inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels<Use>;
-template <class Use = void>
-inline constexpr gemm_table gemm = gemm_kernels<Use>;
-template <class Use = void>
-inline constexpr gemm_table integer_gemm = integer_gemm_kernels<Use>.row;
+template <features needs>
+inline constexpr kernel_table<kernel_row<hadamard_function>> hadamard = hadamard_kernels<needs>;
+template <features needs>
+inline constexpr gemm_table gemm{gemm_kernels<needs>.row, gemm_kernels<needs>.count};
 inline constexpr isa_set compiled = compiled_isas;
 }  // namespace kernels
 #endif
@@ -232,12 +232,11 @@ template <class Row, std::size_t n>
 constexpr row_list<Row> all_of(const Row (&rows)[n]) {
   return {rows, n};
 }
-const compiled_kernels external_kernels{all_of(quantize_kernels<quantize_needs::all>),
-                                        all_of(amax_kernels<quantize_needs::all>),
-                                        all_of(dequantize_kernels<dequantize_needs::all>),
-                                        all_of(hadamard_kernels<>),
-                                        all_of(gemm_kernels<>),
-                                        all_of(integer_gemm_kernels<>.row),
+const compiled_kernels external_kernels{all_of(quantize_kernels<features::all>),
+                                        all_of(amax_kernels<features::all>),
+                                        all_of(dequantize_kernels<features::all>),
+                                        all_of(hadamard_kernels<features::all>),
+                                        {gemm_kernels<features::all>.row, gemm_kernels<features::all>.count},
                                         compiled_isas};
 
 }  // namespace ufp4::cpu::detail::inline UFP4_TYPES

@@ -110,13 +110,15 @@ void parallel_for(const context& ctx, std::size_t count, const F& body) {
   run_loop(ctx, count, &body, [](const void* f, std::size_t i) { (*static_cast<const F*>(f))(i); });
 }
 
-/// body(first, last) over ranges that together cover all rows, unless these are empty. A range has about 32768
-/// elements, or one longer row: work of some microseconds, so a small matrix stays on the caller's thread.
+/// Elements of a task: work of some microseconds, so that a small matrix stays on the caller's thread.
+inline constexpr std::size_t task_elements = 1 << 15;
+
+/// body(first, last) over ranges that together cover all rows, unless these are empty. A range has about task_elements,
+/// or one longer row.
 template <class F>
 void parallel_rows(const context& ctx, std::size_t rows, std::size_t elements_a_row, const F& body) {
   if (elements_a_row == 0) return;  // nothing to do, however many rows
-  constexpr std::size_t elements = 1 << 15;
-  const std::size_t chunk = elements_a_row >= elements ? 1 : elements / elements_a_row;
+  const std::size_t chunk = elements_a_row >= task_elements ? 1 : task_elements / elements_a_row;
   parallel_for(ctx, (rows + chunk - 1) / chunk, [&](std::size_t task) {
     const std::size_t first = task * chunk, last = rows - first < chunk ? rows : first + chunk;
     body(first, last);

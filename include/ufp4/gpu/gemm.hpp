@@ -85,8 +85,8 @@ gemm_side side_of(const quantized_view<F>& q, int, workspace_cutter&, std::uint3
 inline gemm_side side_of(const plain_side& p, int block, workspace_cutter&, std::uint32_t*&) {
   return side_of_plain(p.x, padded_length(p.x.cols, block, p.transform), p.transform);
 }
-template <class F, class T, rounding_policy R, any_scale_rule S>
-gemm_side side_of(const quantize_request<F, T, R, S>& r, int, workspace_cutter& memory, std::uint32_t*& amax_bits) {
+template <class F, class T, class O>
+gemm_side side_of(const quantize_request<F, T, O>& r, int, workspace_cutter& memory, std::uint32_t*& amax_bits) {
   using Format = format_of<F>;
   static_assert(is_available<Format>());
   gemm_side side = side_of_format(spec_of<Format>, r.x.rows(), r.x.cols(), r.options.transform);
@@ -127,8 +127,8 @@ template <viewed_operand T>
 error queue_operand(const T&, const gemm_side&, std::uint32_t*, stream) {
   return success;
 }
-template <class F, class T, rounding_policy R, any_scale_rule S>
-error queue_operand(const quantize_request<F, T, R, S>& r, const gemm_side& side, std::uint32_t* amax_bits,
+template <class F, class T, class O>
+error queue_operand(const quantize_request<F, T, O>& r, const gemm_side& side, std::uint32_t* amax_bits,
                     stream where) {
   using Format = format_of<F>;
   using scale = device_scale<Format>;

@@ -51,6 +51,7 @@ namespace ufp4::detail::inline UFP4_TYPES {
 UFP4_HOST_MEMBER constexpr std::size_t padded_length(std::size_t cols, const block_shape& block,
                                                      const transform_spec& t) {
   const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
+  if ((run & (run - 1)) == 0) return (cols + run - 1) & ~(run - 1);  // a division takes as long as a small block
   return (cols + run - 1) / run * run;
 }
 
@@ -171,20 +172,23 @@ inline void check_length(const char* what, const transform_spec& t) {
 inline std::size_t element_count(const char* what, std::size_t rows, std::size_t cols, std::size_t padded,
                                  const transform_spec& t) {
   check_length(what, t);
-  expects(padded >= cols && (padded == 0 || rows <= static_cast<std::size_t>(-1) / padded), what,
-          ": too many elements: ", rows, " x ", cols);
-  return rows * padded;
+  std::size_t count = 0;
+  expects(!__builtin_mul_overflow(rows, padded, &count) && padded >= cols, what, ": too many elements: ", rows, " x ",
+          cols);
+  return count;
 }
 constexpr std::size_t scale_rows(std::size_t rows, const block_shape& block) {
   const auto height = static_cast<std::size_t>(block.rows);
-  return (rows + height - 1) / height;
+  return height == 1 ? rows : (rows + height - 1) / height;
 }
 
 /// A transform in a message: "none", or "hadamard<16>".
 inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "none" : concat("hadamard<", t.n, ">"); }
 
-inline quantized_size storage_of(const char* what, const quantized_shape& s) {
-  check_format(what, s.format);
+/// valid_format: a type tells the format, and has checked it.
+template <bool valid_format = false>
+quantized_size storage_of(const char* what, const quantized_shape& s) {
+  if constexpr (!valid_format) check_format(what, s.format);
   const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
   return {code_bytes(s.format, elements),
@@ -205,9 +209,10 @@ inline void store_codes(const format_spec& f, const std::uint8_t* codes, std::si
 }
 
 /// The sizes of a caller's spans against the shape.
-inline void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
-                        std::span<const std::byte> scales) {
-  const quantized_size size = storage_of(what, s);
+template <bool valid_format = false>
+void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
+                 std::span<const std::byte> scales) {
+  const quantized_size size = storage_of<valid_format>(what, s);
   const auto width = static_cast<std::size_t>(block_bytes(s.format.scale, s.format.choice.count, s.format.block));
   expects(codes.size() == size.codes, what, ": codes has ", codes.size(), " bytes, but ", s.rows, " x ", s.cols,
           " elements (", s.padded_cols(), " with padding) take ", size.codes);

@@ -27,6 +27,7 @@ quantize_job make_job(const source& x, const format_spec& format, const O& optio
   quantize_job job{.x = x, .format = format, .transform = options.transform, .padded_cols = padded};
   job.whole_padded_cols = padded;
   job.counts = options.report != nullptr;
+  job.plans = options.plans;
   if (options.has_shard) {
     job.first_row = options.place.first_row;
     job.first_col = options.place.first_col;
@@ -82,11 +83,11 @@ void check_preset(const char* operation, const O& options) {
   }
 }
 
-/// What quantize checks, for a format as data.
-template <class O>
+/// What quantize checks, for a format as data. valid_format: a type tells it, and has checked it.
+template <bool valid_format = false, class O>
 void check_quantize(const char* operation, const format_spec& format, const source& x, const O& options,
                     bool may_undo = false, bool amax_is_known = false) {
-  check_format(operation, format);
+  if constexpr (!valid_format) check_format(operation, format);
   expects(may_undo || !options.undo, operation,
           ": undo_transform is for fake_quantize; codes stay in the transformed domain");
   check_options(operation, options, format, x.cols, amax_is_known);
@@ -96,7 +97,7 @@ template <quantizer_target F, class O, matrix_scalar T>
 void check_quantize(const char* operation, const matrix_view<T>& x, const O& options, bool may_undo = false,
                     bool amax_is_known = false) {
   check_preset<F>(operation, options);
-  check_quantize(operation, spec_of<format_of<F>>, source_of(x), options, may_undo, amax_is_known);
+  check_quantize<true>(operation, spec_of<format_of<F>>, source_of(x), options, may_undo, amax_is_known);
 }
 
 /// `wide` has the padded columns of `narrow`, whichever of the two is the input.

@@ -9,23 +9,6 @@
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// What a call can need, as its types show. The rest is not compiled for quantize, quantize_into and dequantize; other
-/// operations compile all.
-///
-/// | quantize   | product: rounds without random bits, without a transform, in a format of 4 bits whose values    |
-/// |            | are multiplied before rounding; nearest: the same in any such format that is not needs_portable; |
-/// |            | wide_nearest: also with elements of one byte; any_nearest: in any format; known: also transforms |
-/// |            | and stochastic rounding, in a format that is not needs_portable; all: these in any format       |
-/// | dequantize | f32: writes binary32; all: also bf16 and fp16                                                   |
-enum class quantize_needs : std::uint8_t { product, nearest, wide_nearest, any_nearest, known, all };
-enum class dequantize_needs : std::uint8_t { f32, all };
-
-constexpr bool has_wide(quantize_needs needs) { return needs >= quantize_needs::wide_nearest; }
-constexpr bool has_every_rounding(quantize_needs needs) { return needs >= quantize_needs::known; }
-constexpr bool has_extended(quantize_needs needs) {
-  return needs == quantize_needs::any_nearest || needs == quantize_needs::all;
-}
-
 /// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
 /// matrix keeps those together. The same on every instruction set and device:
 ///
@@ -86,6 +69,7 @@ struct quantize_job {
   std::size_t padded_cols = 0;
   std::uint64_t first_row = 0, first_col = 0, whole_padded_cols = 0;  ///< place in the whole operand
   bool counts = true;  ///< report saturated elements: kernels may leave them out otherwise
+  const void* plans = nullptr;  ///< the cpu::detail::rounding_plans of the format and the rounding; or null: not computed
 
   UFP4_HOST_MEMBER std::size_t strips() const { return scale_rows(x.rows, format.block); }
   UFP4_HOST_MEMBER std::size_t run() const { return padded_length(1, format.block, transform); }

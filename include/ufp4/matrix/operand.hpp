@@ -9,17 +9,17 @@
 namespace ufp4::inline UFP4_TYPES {
 
 /// x with the policies of quantize<Format>. Refers to x: nothing is copied before the GEMM.
-template <class Format, class T, rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec>
+template <class Format, class T, class Options>
 struct quantize_request {
-  matrix_view<T> x;                          ///< the matrix
-  quantize_options<Rounding, Rule> options;  ///< its policies
+  matrix_view<T> x;  ///< the matrix
+  Options options;   ///< its policies: a quantize_options
 };
 
 /// quantized_gemm(operand<F>(x, policies...), ...) equals quantized_gemm(quantize<F>(x, policies...), ...) bit for bit.
 template <class Format, matrix_scalar T, class... Policies>
 UFP4_HOST_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&... policies) {
-  auto options = detail::collect_for<format_of<Format>>(policies...);
-  return quantize_request<Format, T, decltype(options.rounding), decltype(options.rule)>{x, options};
+  const auto options = detail::collect_for<format_of<Format>, T>(policies...);
+  return quantize_request<Format, T, std::remove_const_t<decltype(options)>>{x, options};
 }
 
 /// A float, bf16 or fp16 matrix against a quantized one (weight-only use), by the chain of numerics 6. The transform,

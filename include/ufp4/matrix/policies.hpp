@@ -39,25 +39,21 @@ struct quantize_settings {
   shard place{};                      ///< if has_shard
   quantize_report* report = nullptr;  ///< of count_into, or nullptr
   bool undo = false;                  ///< undo_transform was given
+  const void* plans = nullptr;        ///< quantize_job::plans
 };
 
-/// All policies of one call.
-template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
+/// All policies of one call. `needs`: what the types of its arguments can need.
+template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec,
+          detail::features needs_ = detail::features::all>
 struct quantize_options : quantize_settings {
-  static constexpr detail::quantize_needs needs = detail::quantize_needs::all;  ///< whatever the values are
-  Rounding rounding{};                                                          ///< nearest_even by default
-  Rule rule{};                                                                  ///< the format's default
+  static constexpr detail::features needs = needs_;
+  Rounding rounding{};  ///< nearest_even by default
+  Rule rule{};          ///< the format's default
 };
 
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
-
-/// The options of a call that needs less.
-template <class Options, quantize_needs less>
-struct nearest_options : Options {
-  static constexpr quantize_needs needs = less;
-};
 
 template <class P>
 inline constexpr bool is_builtin_rounding =
@@ -85,6 +81,23 @@ template <class P>
 concept policy = std::same_as<P, choose_grid> || transform<P> || rounding_policy<P> || any_scale_rule<P> ||
                  std::same_as<P, tensor_amax> || std::same_as<P, shard> || std::same_as<P, count_into> ||
                  std::same_as<P, undo_transform>;
+
+/// What policies of these types can need.
+template <class... Policies>
+constexpr features features_of_policies() {
+  const auto any = [](auto... given) { return (false || ... || given); };
+  const bool transforms = any(transform<Policies>...), any_rounding = any(std::same_as<Policies, rounding_spec>...),
+             random = any(std::same_as<Policies, stochastic>...),
+             other = any((std::same_as<Policies, nearest_away> || std::same_as<Policies, toward_zero>)...),
+             search = any((search_policy<Policies> || std::same_as<Policies, scale_rule_spec> ||
+                           std::same_as<Policies, four_over_six> || std::same_as<Policies, percentile>)...);
+  return only_if(transforms, features::transform) | only_if(any_rounding || random, features::random_bits) |
+         only_if(any_rounding || other, features::other_rounding) | only_if(search, features::search);
+}
+/// What matrices with elements of type T need.
+template <class T>
+inline constexpr features features_of_scalar =
+    only_if(!std::same_as<std::remove_const_t<T>, float>, features::half_input);
 
 template <class O, class P>
 constexpr void apply_policy(O& options, const P& policy) {
@@ -115,7 +128,8 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.undo = true;
 }
 
-template <quantize_needs least = quantize_needs::any_nearest, class... Policies>
+/// `given`: what formats and element types need.
+template <features given = format_features | features::half_input, class... Policies>
 constexpr auto collect(const Policies&... policies) {
   static_assert((policy<Policies> && ...),
                 "not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard, "
@@ -129,27 +143,28 @@ constexpr auto collect(const Policies&... policies) {
   static_assert((0 + ... + int{search_policy<Policies>}) <= 1, "two searches for a scale in one call");
   static_assert(!(scale_rule<Policies> || ...) || !(std::same_as<Policies, choose_grid> || ...),
                 "choose_grid compares the scales of a rule of the library's own");
-  using all = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;
-  constexpr bool random = ((std::same_as<Policies, stochastic> || std::same_as<Policies, rounding_spec>) || ...);
-  using any_rounding =
-      std::conditional_t<least == quantize_needs::any_nearest, all, nearest_options<all, quantize_needs::known>>;
-  std::conditional_t<random || (transform<Policies> || ...), any_rounding, nearest_options<all, least>> options;
+  quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type,
+                   given | features_of_policies<Policies...>()>
+      options;
   (apply_policy(options, policies), ...);
   return options;
 }
 
+/// collect() for a format that is known at run time.
+template <class... T, class... Policies>
+constexpr auto collect_as_data(const Policies&... policies) {
+  return collect<(format_features | ... | features_of_scalar<T>)>(policies...);
+}
+
 /// collect() for a format that is known at compile time: policies that cannot apply to it do not compile.
-template <any_block_format F, class... Policies>
+/// T...: the element types of the matrices of floats that the call reads and writes.
+template <any_block_format F, class... T, class... Policies>
 constexpr auto collect_for(const Policies&... policies) {
   constexpr bool has_amax = (std::same_as<Policies, tensor_amax> || ...);
   static_assert(F::has_tensor_scale || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
   static_assert(!F::has_tensor_scale || has_amax || !(std::same_as<Policies, shard> || ...),
                 "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
-  constexpr quantize_needs least = needs_portable(spec_of<F>)  ? quantize_needs::any_nearest
-                                   : F::is_wide                ? quantize_needs::wide_nearest
-                                   : scale_divides(spec_of<F>) ? quantize_needs::nearest
-                                                               : quantize_needs::product;
-  return collect<least>(policies...);
+  return collect<(features_of(spec_of<F>) | ... | features_of_scalar<T>)>(policies...);
 }
 
 /// signed_hadamard records an invalid sign, because it cannot throw in device code; operations reject it here.

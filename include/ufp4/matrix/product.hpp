@@ -32,8 +32,8 @@ struct plain_side {
   plain_side(const unquantized_operand<T>& o) : x(source_of(o.x)), transform(o.transform) {}
 };
 
-template <class F, class T, rounding_policy R, any_scale_rule S>
-void requested(const quantize_request<F, T, R, S>&);
+template <class F, class T, class O>
+void requested(const quantize_request<F, T, O>&);
 template <class T>
 concept request_operand = requires(const T& x) { requested(x); };
 /// A matrix_view, a matrix, an unquantized_operand, or plain_side itself.
@@ -56,10 +56,14 @@ inline constexpr format_spec static_format{{}, {}, block_shape{0, 0}, {}};
 template <coded_operand T>
   requires requires { typename T::format; }
 inline constexpr format_spec static_format<T> = spec_of<typename T::format>;
-template <class F, class T, rounding_policy R, any_scale_rule S>
-inline constexpr format_spec static_format<quantize_request<F, T, R, S>> = spec_of<format_of<F>>;
+template <class F, class T, class O>
+inline constexpr format_spec static_format<quantize_request<F, T, O>> = spec_of<format_of<F>>;
 template <class T>
 inline constexpr int static_block_length = static_format<T>.block.cols;
+/// What the format of a quantized matrix needs, where its type tells which it is; else what any does.
+template <class Q>
+inline constexpr features features_of_matrix =
+    static_block_length<Q> == 0 ? format_features : features_of(static_format<Q>);
 template <class A, class B>
 inline constexpr bool blocks_may_match =
     static_block_length<A> == 0 || static_block_length<B> == 0 || static_block_length<A> == static_block_length<B>;
@@ -79,12 +83,12 @@ operand_shape shape_of(const Q& q) {
   if constexpr (static_block_length<Q> == 0) block = q.spec().block.cols;
   return {q.rows(), q.cols(), q.padded_cols(), block, q.transform()};
 }
-template <class F, class T, rounding_policy R, any_scale_rule S>
-operand_shape shape_of(const quantize_request<F, T, R, S>& r) {
+template <class F, class T, class O>
+operand_shape shape_of(const quantize_request<F, T, O>& r) {
   constexpr block_shape block = format_of<F>::block;
   const std::size_t padded = padded_length(r.x.cols(), block, r.options.transform);
   operand_shape s{r.x.rows(), r.x.cols(), padded, block.cols, r.options.transform};
-  if constexpr (std::is_same_v<R, rounding_spec>) {
+  if constexpr (std::is_same_v<decltype(r.options.rounding), rounding_spec>) {
     s.stochastic = r.options.rounding.what == rounding_spec::kind::stochastic;
     s.random_bits = r.options.rounding.random_bits;
   }
@@ -123,8 +127,8 @@ void check_operand(const char* operation, const char* name, const Q& q, const si
   expects(!c.overlaps(bytes_of(q.codes())), operation, ": C overlaps the codes of ", name);
   expects(!c.overlaps(bytes_of(scales_in(q))), operation, ": C overlaps the scales of ", name);
 }
-template <class F, class T, rounding_policy R, any_scale_rule S>
-void check_operand(const char* operation, const char* name, const quantize_request<F, T, R, S>& r, const sink& c) {
+template <class F, class T, class O>
+void check_operand(const char* operation, const char* name, const quantize_request<F, T, O>& r, const sink& c) {
   check_quantize<F>(operation, r.x, r.options);
   expects(!share_bytes(c, source_of(r.x)), operation, ": C overlaps ", name);
 }
@@ -149,8 +153,8 @@ inline gemm_operand gemm_operand_of(const plain_side& side, int block) {
   return out;
 }
 /// A side that is not quantized yet, without its codes: enough to know the kernel.
-template <class F, class T, rounding_policy R, any_scale_rule S>
-gemm_operand gemm_operand_of(const quantize_request<F, T, R, S>& r, int) {
+template <class F, class T, class O>
+gemm_operand gemm_operand_of(const quantize_request<F, T, O>& r, int) {
   const operand_shape s = shape_of(r);
   return {.q = {nullptr, nullptr, spec_of<format_of<F>>, s.rows, s.cols, s.padded_cols, 1.0f, s.transform}};
 }

@@ -31,7 +31,7 @@ const std::vector<stored_operand>& weight_parts(const cpu::context& ctx, const b
   return own;
 }
 
-template <class Use = void>
+template <features needs = features::all>
 void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int left_index,
                     const std::vector<stored_operand>& left, const std::vector<stored_operand>& right,
                     const buffer<sink>& out, write_mode mode, const float* bias = nullptr) {
@@ -48,7 +48,7 @@ void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int left_i
                      .mode = now.recipe().accumulate,
                      .bias = bias == nullptr ? nullptr : bias + e * out[e].cols};
   }
-  cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<Use>, {jobs.data(), count});
+  cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<needs>, {jobs.data(), count});
 }
 
 template <class = void>

@@ -28,7 +28,7 @@ float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, co
   float global_amax = 0;
   if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.has_tensor_scale()) return global_amax;
   for (std::size_t e = 0; e < parts.size(); ++e) {
-    const float amax = amax_of<quantize_needs::all>(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
+    const float amax = amax_of<>(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
     global_amax = opaque_bits(amax) > opaque_bits(global_amax) ? amax : global_amax;
   }
   return agreed_amax(now, i, global_amax);
@@ -40,7 +40,7 @@ float code_operand(const cpu::context& ctx, const cpu::detail::quantize_job& job
                    float global_amax, const cpu::detail::quantized_sink& to) {
   block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
   cpu::detail::in_exact_environment(&constants_into<decltype(coder)>, &coder, global_amax);
-  quantize_with<quantize_needs::all>(ctx, cpu::resolve(ctx), job, coder, to, nullptr);
+  quantize_with<features::all>(ctx, cpu::resolve(ctx), job, coder, to, nullptr);
   return coder.tensor.decode;
 }
 

@@ -46,9 +46,9 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) { return word >> 4 | (nibble & 
 
 #include <ufp4/cpu/kernels/gemm/gemm_f32_lanes.inl>
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    wide_kernel_of<blocked_gemm<f32_gemm>, Use>(isa::avx2, "gemm_f32_avx2", 1, 132, 128);
+    wide_kernel_of<blocked_gemm<f32_gemm>, needs>(isa::avx2, "gemm_f32_avx2", 1, 132, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET

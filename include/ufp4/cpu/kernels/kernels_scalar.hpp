@@ -66,14 +66,15 @@ void each_run(const quantize_job& job, std::size_t first, std::size_t last, cons
 /// Codes every block of a run. With an array of outer scales, amax[i] is the bits of the amax of what the strip's i-th
 /// outer scale covers, from which the coder's constants follow.
 template <class Coder>
-void code_run(const quantize_job& job, Coder& coder, const std::uint32_t* amax, coded_run& run,
+void code_run(const quantize_job& job, Coder& coder, [[maybe_unused]] const std::uint32_t* amax, coded_run& run,
               quantize_report& report) {
   const int length = job.format.block.cols;
-  const std::size_t covered = outer_columns(job.format, job.padded_cols);
+  [[maybe_unused]] const std::size_t covered = outer_columns(job.format, job.padded_cols);
   for (int b = 0; b < run.cols / length; ++b) {
     const std::size_t col = run.first_col + static_cast<std::size_t>(b * length);
-    if (covered != 0 && (b == 0 || col % covered == 0))
-      coder.tensor = constants_of(coder, ufp4::detail::to_float(amax[col / covered]));
+    if constexpr (has(features_of_coder<Coder>, features::further_parts))
+      if (covered != 0 && (b == 0 || col % covered == 0))
+        coder.tensor = constants_of(coder, ufp4::detail::to_float(amax[col / covered]));
     run.outer[b] = coder.tensor.decode;
     const std::uint64_t index = (job.first_row + run.first_row) * job.whole_padded_cols + job.first_col +
                                 run.first_col + static_cast<std::uint64_t>(b * length);
@@ -194,9 +195,18 @@ inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std
 }
 
 /// The kernel in the table of kernels: the library's own policies, as values.
-inline void quantize_scalar(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
-                            std::size_t first, std::size_t last, quantize_report& report) {
-  quantize_strips(job, coder, out, first, last, report);
+template <features needs = features::all>
+void quantize_scalar(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
+                     std::size_t first, std::size_t last, quantize_report& report) {
+  constexpr features coded = needs & (features::further_parts | features::search | element_features);
+  if constexpr (has(needs, features::random_bits | features::other_rounding)) {
+    const block_coder<rounding_spec, scale_rule_spec, coded> own{coder.format, coder.rule, coder.tensor,
+                                                                 coder.rounding};
+    quantize_strips(job, own, out, first, last, report);
+  } else {
+    const block_coder<nearest_even, scale_rule_spec, coded> own{coder.format, coder.rule, coder.tensor, {}};
+    quantize_strips(job, own, out, first, last, report);
+  }
 }
 
 /// The scale of block b of a row, times `factor` (the tensor scale, or 1), rounded once; with an array of outer scales,
@@ -207,7 +217,8 @@ inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b,
 }
 
 /// Rows first .. last - 1: fl(value * fl(block scale * outer scale)), in the transformed domain.
-inline void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
+template <features needs = features::all>
+void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   float values[256];
   for (std::size_t i = first; i < last; ++i) {
@@ -217,12 +228,13 @@ inline void dequantize_scalar(const quantized_source& q, const sink& out, std::s
       const std::size_t live = q.cols - k < length ? q.cols - k : length;
       for (std::size_t j = 0; j < live; ++j)
         values[j] = value_of(q.format, element_code(q.format, codes, k + j)) * effective;
-      if (q.format.choice.count != 0 || q.format.block.group[0] != 0) {
-        const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(i, k / length));
-        for (std::size_t j = 0; j < live; ++j)
-          values[j] = ufp4::detail::element_value(q.format, bits, element_code(q.format, codes, k + j)) *
-                      exp2i(ufp4::detail::exponent_of(q.format, bits, static_cast<int>(j))) * effective;
-      }
+      if constexpr (has(needs, features::further_parts))
+        if (q.format.choice.count != 0 || q.format.block.group[0] != 0) {
+          const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(i, k / length));
+          for (std::size_t j = 0; j < live; ++j)
+            values[j] = ufp4::detail::element_value(q.format, bits, element_code(q.format, codes, k + j)) *
+                        exp2i(ufp4::detail::exponent_of(q.format, bits, static_cast<int>(j))) * effective;
+        }
       store_row(out, i, k, live, values);
     }
   }

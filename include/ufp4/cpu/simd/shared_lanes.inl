@@ -143,7 +143,7 @@ UFP4_LANE f32 load_scales(scale_kind kind, const void* scales, std::size_t first
 
 /// f<kind>(): a loop for each kind keeps its constants in registers. Not e6m2, which only extended formats have.
 template <class F>
-void with_scale_kind(scale_kind kind, const F& f) {
+UFP4_LANE void with_scale_kind(scale_kind kind, const F& f) {
   switch (kind) {
     case scale_kind::f32: return f.template operator()<scale_kind::f32>();
     case scale_kind::bf16: return f.template operator()<scale_kind::bf16>();

@@ -15,13 +15,14 @@ inline constexpr std::size_t group = 16, group_regs = group / lanes;
 UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00000u)); }
 
 /// fl(scale * tensor scale) of `count` blocks of a row, padded with zeros to whole registers.
-inline void effective_scales(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count, float* out) {
+template <features needs = features::all>
+void effective_scales(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count, float* out) {
   const std::size_t first = q.scale_index(row, b), whole = count / lanes * lanes;
   const auto decode = [=, scales = q.scales, tensor = broadcast(q.tensor_scale)]<scale_kind kind>() {
     for (std::size_t i = 0; i < whole; i += lanes)
       store(out + i, quiet_nans(load_scales(kind, scales, first + i) * tensor));
   };
-  with_scale_kind(q.format.scale, decode);
+  with_scale_kind(scale_in<needs>(q.format), decode);
   if (whole == count) return;
   alignas(64) float rest[lanes] = {};
   for (std::size_t i = whole; i < count; ++i) rest[i - whole] = scale_at(q, row, b + i, q.tensor_scale);
@@ -98,13 +99,13 @@ struct coded_stretch {
 };
 
 /// Groups [first, first + count) as numbers of a kind. `first` begins a scale, or is the last group of the stretch.
-template <bool has_unit, dequantize_needs needs>
+template <bool has_unit, features needs>
 void decode_stretch(const coded_stretch& s, dtype kind, std::size_t first, std::size_t count, void* out) {
   const auto run = [&](auto* decoder) {
     decoder(s.table, s.codes + first * (group / 2), s.scales + (first >> s.shift), s.shift, count, out);
   };
-  if (needs == dequantize_needs::f32 || kind == dtype::f32) return run(&decode_groups<dtype::f32, false>);
-  if constexpr (needs == dequantize_needs::all) {
+  if (!has(needs, features::half_input) || kind == dtype::f32) return run(&decode_groups<dtype::f32, false>);
+  if constexpr (has(needs, features::half_input)) {
     if (kind == dtype::fp16) return run(&decode_groups<dtype::fp16, false>);
     s.by_unit ? run(&decode_groups<dtype::bf16, has_unit>) : run(&decode_groups<dtype::bf16, false>);
   }
@@ -180,14 +181,19 @@ inline void dequantize_wide(const quantized_source& q, const sink& out, std::siz
 #include <ufp4/cpu/kernels/dequantize/extended_lanes.inl>
 
 /// Does what dequantize_scalar does, which it calls for some formats.
-template <bool has_unit, dequantize_needs needs>
+template <bool has_unit, features needs>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
-  const bool extended = ufp4::detail::needs_portable(q.format);
-  if (is_decoded_by_scalar(q.format)) return dequantize_scalar(q, out, first, last);
-  if (q.format.choice.count != 0 || q.format.block.group.wide != 0) return dequantize_selected(q, out, first, last);
-  if (q.format.is_wide()) return dequantize_wide(q, out, first, last);
+  if constexpr (has(needs, features::short_block | element_features))
+    if (is_decoded_by_scalar(q.format)) return dequantize_scalar<needs & features::further_parts>(q, out, first, last);
+  bool extended = false;
+  if constexpr (has(needs, features::further_parts)) {
+    extended = has(features_of(q.format), features::further_parts);
+    if (q.format.choice.count != 0 || q.format.block.group.wide != 0) return dequantize_selected(q, out, first, last);
+  }
+  if constexpr (has(needs, features::byte_element))
+    if (q.format.is_wide()) return dequantize_wide(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
   if (last - first > 1 && !extended && has_no_gaps(q, out))
     return dequantize_rows<has_unit, needs>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
@@ -199,8 +205,9 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
   for (std::size_t i = first; i < last; ++i)
     for (std::size_t k = 0; k < q.cols; k += stretch) {
       const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch, blocks = (live + length - 1) / length;
-      extended ? effective_extended(q, i, k / length, blocks, scales)
-               : effective_scales(q, i, k / length, blocks, scales);
+      if (!extended) effective_scales<needs & scale_features>(q, i, k / length, blocks, scales);
+      if constexpr (has(needs, features::further_parts))
+        if (extended) effective_extended(q, i, k / length, blocks, scales);
       const coded_stretch s{table, q.codes + (i * q.padded_cols + k) / 2, scales, shift,
                             has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks)};
       const std::size_t direct = step == 1 ? live / group : 0, done = direct * group;

@@ -49,10 +49,11 @@ inline void transpose_dwords(const std::uint8_t* from, std::size_t from_step, st
 }
 
 /// The codes of K [k, k + depth) of rows [row, row + 16), row by row: in place, or staged where they are interleaved.
-inline byte_rows code_rows_of(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth,
+template <features needs>
+byte_rows code_rows_of(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth,
                               std::uint8_t (&staged)[tile_side * slice_k / 2]) {
   const std::uint8_t* p = q.codes + q.code_index(row, k);
-  if (!q.interleaved) return {p, code_bytes(q.format, q.padded_cols)};
+  if (!has(needs, features::prepacked) || !q.interleaved) return {p, code_bytes(q.format, q.padded_cols)};
   constexpr std::size_t step = slice_k / 2;
   for (std::size_t at = 0; at < depth; at += 128) {
     std::uint8_t group[prepacked_layout::panel_bytes(128)] = {};
@@ -106,7 +107,8 @@ inline void clear_rows(std::size_t first, std::size_t depth, std::uint8_t* out) 
 }
 
 /// Stores a part of C from sums in tiles of 16 columns by 16 rows, the tiles of sixteen columns `down` tiles apart.
-inline void store_tiles(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t down) {
+template <features needs>
+void store_tiles(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t down) {
   constexpr std::size_t width = 64, area = tile_side * tile_side;
   alignas(64) float line[tile_side * width];
   for (std::size_t i = 0; i < part.rows; i += tile_side)
@@ -117,7 +119,7 @@ inline void store_tiles(const gemm_job& job, const gemm_part& part, const float*
         transpose_dwords(
             reinterpret_cast<const std::uint8_t*>(acc + ((j + t) / tile_side * down + i / tile_side) * area), 64,
             reinterpret_cast<std::uint8_t*>(line + t), width * sizeof(float));
-      store_sums(job, {part.row + i, rows, part.col + j, cols}, line, width);
+      store_sums<needs>(job, {part.row + i, rows, part.col + j, cols}, line, width);
     }
 }
 
@@ -203,6 +205,12 @@ struct decoder {
   }
   std::size_t block() const { return static_cast<std::size_t>(q->format.block.cols); }
 };
+
+/// Whether all products of values and scales are bf16 numbers, as the formats tell.
+template <features needs>
+inline constexpr bool products_always_fit = !has(needs, features::other_grid | element_features | features::f32_scale |
+                                                            features::bf16_scale | features::e8m0_scale |
+                                                            features::mixed_input);
 
 /// The words of the first half of a mixed row; zeros in the others.
 UFP4_LANE u32 first_half(u32 v) { return v & ~load_as<u32>(second_half); }
@@ -311,24 +319,26 @@ inline bool any_scale_outside(const magnitude_range& range, const float* scales,
 
 /// Decodes K [k, k + depth) of rows [row, row + live), 0 < live <= 16, into tiles; rows beyond live are zero. False if
 /// some product is not a normal bf16 number; the tiles are undefined then.
-inline bool decode_products(const decoder& d, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
+template <features needs = features::all>
+bool decode_products(const decoder& d, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
                             std::uint8_t* out) {
   const quantized_source& q = *d.q;
   std::uint8_t code_stage[tile_side * slice_k / 2], scale_stage[tile_side * slice_k / 16];
   alignas(64) float scale[slice_k / 16 * 16];
-  const byte_rows codes = code_rows_of(q, row, k, depth, code_stage);
+  const byte_rows codes = code_rows_of<needs & features::prepacked>(q, row, k, depth, code_stage);
   byte_rows scales{};
   bool outside = false;
-  if (d.folds) {
-    scales_of(q, row, live, k / d.block(), depth / d.block(), scale);
+  const bool folds = !products_always_fit<needs> && d.folds;
+  if (folds) {
+    scales_of<needs & (scale_features | features::prepacked)>(q, row, live, k / d.block(), depth / d.block(), scale);
     outside = any_scale_outside(d.scales, scale, depth / d.block());
   } else {
     scales = scale_rows_of(q, row, live, k, depth, scale_stage);
-    outside = q.format.scale == scale_kind::e8m0 &&
+    outside = scale_in<needs>(q.format) == scale_kind::e8m0 &&
               any_code_outside(scales, live, depth / d.block(), static_cast<std::uint8_t>(d.scales.low >> 23),
                                static_cast<std::uint8_t>(d.scales.high >> 23));
   }
-  if (outside && !blocks_fit(q, row, live, k, depth)) return false;
+  if (!products_always_fit<needs> && outside && !blocks_fit(q, row, live, k, depth)) return false;
   const row_prefetch next(q, row, k, depth);
   const f32 values = load(q.format.grid.value);
   int shift = 0;  // blocks of 16 << shift
@@ -336,9 +346,9 @@ inline bool decode_products(const decoder& d, std::size_t row, std::size_t live,
   for (std::size_t r = 0; r < live; ++r) {
     const std::uint8_t* line = codes.p + r * codes.step;
     next.fetch(r);
-    if (q.format.is_wide())
+    if (is_wide_in<needs>(q.format))
       folded_wide_row(broadcast(q.format.grid.unit), line, scale + r, shift, depth, out + r * 64);
-    else if (d.folds)
+    else if (folds)
       folded_row(values, line, scale + r, shift, depth, out + r * 64);
     else if (shift == 0)
       product_row_16(*d.products, line, scales.p + r * scales.step, depth, out + r * 64);
@@ -350,10 +360,11 @@ inline bool decode_products(const decoder& d, std::size_t row, std::size_t live,
 }
 
 /// The same without scales. Of two blocks of 16, the first is in the first 32 bytes of a tile row.
-inline void decode_values(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k,
+template <features needs = features::all>
+void decode_values(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k,
                           std::size_t depth, std::uint8_t* out) {
   std::uint8_t code_stage[tile_side * slice_k / 2];
-  const byte_rows codes = code_rows_of(q, row, k, depth, code_stage);
+  const byte_rows codes = code_rows_of<needs & features::prepacked>(q, row, k, depth, code_stage);
   const row_prefetch next(q, row, k, depth);
   std::uint16_t values[16];  // bf16 holds them
   store(values, upper_halves(load_as<u32>(q.format.grid.value)));
@@ -361,12 +372,12 @@ inline void decode_values(const quantized_source& q, std::size_t row, std::size_
   for (std::size_t r = 0; r < live; ++r) {
     const std::uint8_t* line = codes.p + r * codes.step;
     next.fetch(r);
-    for (std::size_t at = 0; q.format.is_wide() && at < depth; at += tile_k) {
+    for (std::size_t at = 0; is_wide_in<needs>(q.format) && at < depth; at += tile_k) {
       const wide_values v = wide_values_at(line + at, depth - at, broadcast(q.format.grid.unit));
       std::uint8_t* to = out + at / tile_k * tile_bytes + r * 64;
       store(to, upper_halves(as_bits(v.low))), store(to + 32, upper_halves(as_bits(v.high)));
     }
-    for (std::size_t at = 0; !q.format.is_wide() && at < depth; at += tile_k) {
+    for (std::size_t at = 0; !is_wide_in<needs>(q.format) && at < depth; at += tile_k) {
       std::uint8_t last[16] = {};
       const bool whole = depth - at >= tile_k;
       if (!whole) std::memcpy(last, line + at / 2, 8);

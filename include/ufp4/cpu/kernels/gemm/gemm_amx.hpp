@@ -40,7 +40,7 @@ struct tile_gemm {
 /// must stay apart: such tiles would be half empty or less, and take no fewer products.
 ///
 /// The vector units (a product and an fma for each row of a tile) work on one block, the tile unit on the next.
-template <class Unit>
+template <class Unit, features needs = features::all>
 struct gemm_blocks : tile_gemm {
   static constexpr std::size_t tile_rows = tile_side, tile_cols = tile_side;
 
@@ -69,10 +69,10 @@ struct gemm_blocks : tile_gemm {
       auto* out = reinterpret_cast<std::uint8_t*>(memory + left_bytes(job, i));
       const std::size_t live = rows - i < tile_side ? rows - i : tile_side;
       pack_rows(job.padded(), out, [&](std::size_t k, std::size_t depth, std::uint8_t* tiles) {
-        decode_values(job.left.q, row + i, live, k, depth, tiles);
+        decode_values<needs>(job.left.q, row + i, live, k, depth, tiles);
         return true;
       });
-      scales_of(job.left.q, row + i, live, 0, job.padded() / job.block,
+      scales_of<needs & (scale_features | features::prepacked)>(job.left.q, row + i, live, 0, job.padded() / job.block,
                 reinterpret_cast<float*>(out + value_bytes(job.padded())));
     }
   }
@@ -147,7 +147,7 @@ struct gemm_blocks : tile_gemm {
     std::memset(acc, 0, sum_bytes(job, part.rows, tile_side));
     multiply_slices(job, part, reinterpret_cast<const std::uint8_t*>(left), acc,
                     reinterpret_cast<std::uint8_t*>(memory + sum_bytes(job, part.rows, tile_side)));
-    store_tiles(job, part, acc, up(part.rows, tile_side) / tile_side);
+    store_tiles<needs & stored_features>(job, part, acc, up(part.rows, tile_side) / tile_side);
   }
 
   static void multiply_slices(const gemm_job& job, const gemm_part& part, const std::uint8_t* left, float* acc,
@@ -159,8 +159,8 @@ struct gemm_blocks : tile_gemm {
       const std::size_t rest = job.padded() - k, depth = rest < slice_k ? rest : slice_k, blocks = depth / job.block;
       for (std::size_t j = 0; j < part.cols; j += tile_side) {
         const std::size_t live = part.cols - j < tile_side ? part.cols - j : tile_side;
-        decode_values(job.right.q, part.col + j, live, k, depth, right);
-        scales_of(job.right.q, part.col + j, live, k / job.block, blocks, right_scale);
+        decode_values<needs>(job.right.q, part.col + j, live, k, depth, right);
+        scales_of<needs & (scale_features | features::prepacked)>(job.right.q, part.col + j, live, k / job.block, blocks, right_scale);
         for (std::size_t i = 0; i < down; ++i) {
           const std::uint8_t* rows = left + i * tile_rows_bytes(job);
           const auto* scales = reinterpret_cast<const float*>(rows + value_bytes(job.padded()));
@@ -172,9 +172,8 @@ struct gemm_blocks : tile_gemm {
     }
   }
 
-  template <class Use = void>
   static constexpr gemm_kernel row() {
-    return wide_kernel_of<gemm_blocks, Use>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
+    return wide_kernel_of<gemm_blocks, needs>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
   }
 };
 
@@ -187,20 +186,24 @@ struct gemm_blocks : tile_gemm {
 /// too large for bf16, that part of C is computed by gemm_blocks, which keeps scales apart, or by the portable kernel.
 /// The same parts of plain rows, and those with subnormal elements, are computed by gemm_plain_avx512. Blocks of zeros
 /// are exempt: in mx formats they have the smallest scale.
-template <class Unit>
+template <class Unit, features needs = features::all>
 struct gemm_products : tile_gemm {
-  using blocks = gemm_blocks<Unit>;
+  using blocks = gemm_blocks<Unit, needs>;
   static constexpr std::size_t width = 2 * tile_side, tile_rows = width, tile_cols = width;
   static constexpr std::size_t header = 64;  ///< of sixteen packed rows: whether they fit
 
-  /// With up to 3 rows memory is the limit, and tiles only add work.
+  /// With up to 8 rows reading the weights is the limit, and tiles only add work: 4 x 4096 x 4096 takes 4 times as long
+  /// as with gemm_int8_avx512. With little work, making the tables of products does.
+  static bool is_worthwhile(const gemm_job& job) {
+    return job.left.rows() > 8 && job.left.rows() * job.right.rows() * job.padded() >= std::size_t{1} << 17;
+  }
   static bool takes(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
-      if (!side.is_quantized)  // gemm_plain_avx512, which some of its rows may need, knows no wide weights
+      if (has(needs, features::mixed_input) && !side.is_quantized)  // gemm_plain_avx512, which some of its rows may need, knows no wide weights
         return &side == &job.left && bf16_terms(side) == 1 && plain_fits(job) && !job.right.is_wide();
       return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format, 24));
     };
-    return job.left.rows() > 3 && !job.left.interleaved() && job.mode != accumulate::exact_blocks && job.block >= 16 &&
+    return is_worthwhile(job) && !job.left.interleaved() && job.mode != accumulate::exact_blocks && job.block >= 16 &&
            good(job.left) && good(job.right);
   }
 
@@ -210,8 +213,9 @@ struct gemm_products : tile_gemm {
 
   /// Sixteen rows: whether all their products are bf16 numbers, then their tiles with k in pairs.
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t rows, std::byte* memory) {
-    if (!job.left.is_quantized)
-      return pack_tiles(job, rows, memory,
+    if constexpr (has(needs, features::mixed_input))
+      if (!job.left.is_quantized)
+        return pack_tiles(job, rows, memory,
                         [&](std::size_t i, std::size_t live, std::size_t k, std::size_t depth, std::uint8_t* tiles) {
                           return plain_tiles(job.left.plain, row + i, live, k, depth, tiles);
                         });
@@ -219,7 +223,7 @@ struct gemm_products : tile_gemm {
     const decoder d = decoder::begin(job.left.q, products);
     pack_tiles(job, rows, memory,
                [&](std::size_t i, std::size_t live, std::size_t k, std::size_t depth, std::uint8_t* tiles) {
-                 return decode_products(d, row + i, live, k, depth, tiles);
+                 return decode_products<needs>(d, row + i, live, k, depth, tiles);
                });
   }
   template <class Decode>
@@ -282,9 +286,9 @@ struct gemm_products : tile_gemm {
                            std::uint8_t* right) {
     const std::size_t left = part.cols - j, one = left < tile_side ? left : tile_side;
     std::uint8_t* next = right + value_bytes(slice_k);
-    if (!decode_products(d, part.col + j, one, k, depth, right)) return false;
+    if (!decode_products<needs>(d, part.col + j, one, k, depth, right)) return false;
     if (left > tile_side)
-      return decode_products(d, part.col + j + tile_side, left < width ? left - tile_side : tile_side, k, depth, next);
+      return decode_products<needs>(d, part.col + j + tile_side, left < width ? left - tile_side : tile_side, k, depth, next);
     clear_rows(0, depth, next);
     return true;
   }
@@ -324,20 +328,21 @@ struct gemm_products : tile_gemm {
   /// A panel of C, or some of its rows, whose products value * scale are not all bf16 numbers.
   [[gnu::cold]] static void multiply_apart(const gemm_job& job, const gemm_part& part) {
     static_assert(width <= blocks::part_cols && width <= gemm_tile);
-    if (!job.left.is_quantized) {
-      for (std::size_t i = 0; i < part.rows; i += tile_side) {  // its tiles at fixed rows: no bit depends on the part
-        const std::size_t rows = part.rows - i < tile_side ? part.rows - i : tile_side;
-        multiply_by<plain_gemm>(job, {part.row + i, rows, part.col, part.cols});
+    if constexpr (has(needs, features::mixed_input))
+      if (!job.left.is_quantized) {
+        for (std::size_t i = 0; i < part.rows; i += tile_side) {  // its tiles at fixed rows: no bit depends on the part
+          const std::size_t rows = part.rows - i < tile_side ? part.rows - i : tile_side;
+          multiply_by<plain_gemm>(job, {part.row + i, rows, part.col, part.cols});
+        }
+        return;
       }
-      return;
-    }
     if (blocks::takes_values(job)) return multiply_by<blocks>(job, part);
     gemm_job apart = job;
     apart.mode = accumulate::fast;  // no less exact than folding
-    const buffer<std::byte> memory(gemm_scalar_kernel.scratch_bytes(apart, gemm_tile));
+    const buffer<std::byte> memory(gemm_scalar_kernel<needs>.scratch_bytes(apart, gemm_tile));
     for (std::size_t i = 0; i < part.rows; i += gemm_tile) {
       const std::size_t rows = part.rows - i < gemm_tile ? part.rows - i : gemm_tile;
-      gemm_scalar(apart, {part.row + i, rows, part.col, part.cols}, nullptr, memory.data());
+      gemm_scalar<needs & stored_features>(apart, {part.row + i, rows, part.col, part.cols}, nullptr, memory.data());
     }
   }
 
@@ -352,7 +357,7 @@ struct gemm_products : tile_gemm {
     for (const bool f : fit) all = all && f;
     for (std::size_t i = 0; i < part.rows; i += tile_side) all = all && left[left_bytes(job, i)] != std::byte{0};
     const std::size_t down = up(part.rows, tile_side) / tile_side;
-    if (all) return store_tiles(job, part, acc, down);
+    if (products_always_fit<needs> || all) return store_tiles<needs & stored_features>(job, part, acc, down);
     for (std::size_t j = 0; j < part.cols; j += width) {
       const std::size_t cols = part.cols - j < width ? part.cols - j : width;
       store_panel(job, {part.row, part.rows, part.col + j, cols}, fit[j / width], left,
@@ -369,22 +374,21 @@ struct gemm_products : tile_gemm {
       if (left[left_bytes(job, i)] == std::byte{0})
         multiply_apart(job, tiles);
       else
-        store_tiles(job, tiles, acc + i / tile_side * area, up(panel.rows, tile_side) / tile_side);
+        store_tiles<needs & stored_features>(job, tiles, acc + i / tile_side * area, up(panel.rows, tile_side) / tile_side);
     }
   }
 
-  template <class Use = void>
   static constexpr gemm_kernel row() {
-    gemm_kernel kernel = wide_kernel_of<gemm_products, Use>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols);
+    gemm_kernel kernel = wide_kernel_of<gemm_products, needs>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols);
     kernel.fast_is = accumulate::fast;
     return kernel;
   }
 };
 
-template <class Use = void>
-inline constexpr gemm_kernel gemm_blocks_kernel = gemm_blocks<hardware>::template row<Use>();
-template <class Use = void>
-inline constexpr gemm_kernel gemm_bf16_kernel = gemm_products<hardware>::template row<Use>();
+template <features needs = features::all>
+inline constexpr gemm_kernel gemm_blocks_kernel = gemm_blocks<hardware, needs>::row();
+template <features needs = features::all>
+inline constexpr gemm_kernel gemm_bf16_kernel = gemm_products<hardware, needs>::row();
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
 UFP4_END_TARGET

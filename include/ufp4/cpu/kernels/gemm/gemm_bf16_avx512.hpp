@@ -38,6 +38,7 @@ inline bool is_subnormal(float x) {
 /// Sixteen columns, and the range of K that bf16_tile multiplies.
 class bf16_slice {
  public:
+  static constexpr features needs = features::all;
   static std::size_t depth_of(std::size_t) { return bf16_depth; }
   static std::size_t bytes(const gemm_job&, std::size_t) {
     return (bf16_depth / 2 + bf16_depth / 8) * lanes * 4 + staged_code_bytes(bf16_depth);
@@ -187,9 +188,9 @@ struct bf16_gemm {
   }
 };
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemm_bf16_kernel =
-    kernel_of<streamed_gemm<bf16_gemm>, Use>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
+    kernel_of<streamed_gemm<bf16_gemm>, needs>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

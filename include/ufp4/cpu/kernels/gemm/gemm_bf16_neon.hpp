@@ -212,9 +212,9 @@ struct bfmmla_gemm {
   }
 };
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemm_bf16_kernel =
-    kernel_of<blocked_gemm<bfmmla_gemm>, Use>(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128, accumulate::fast);
+    kernel_of<blocked_gemm<bfmmla_gemm>, needs>(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128, accumulate::fast);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16
 UFP4_END_TARGET

@@ -16,7 +16,7 @@ namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
 
 /// Codes with selectors: their table, and of a slice what selects.
 struct selected_codes {
-  static constexpr std::size_t most_blocks = int8_products::few_most / 16;
+  static constexpr std::size_t most_blocks = int8_products<>::few_most / 16;
 
   explicit selected_codes(const format_spec& f)
       : table(selected_table(f, true)),
@@ -37,6 +37,7 @@ struct selected_codes {
 struct selecting_decoder {
   const selected_codes& of;
   u8 table;
+  explicit selecting_decoder(const selected_codes& codes) : of(codes), table(codes.table) {}
 
   UFP4_LANE step_bytes operator()(u32 first, u32 second, std::size_t step) const {
     if (!of.selects) return step_decoder{table}(first, second, step);
@@ -51,9 +52,9 @@ struct selecting_decoder {
   }
 };
 
-struct extended_products : int8_products {
+struct extended_products : int8_products<> {
   static selected_codes table(const gemm_job& job) { return selected_codes(job.right.q.format); }
-  static selecting_decoder decoder(const selected_codes& codes) { return {codes, codes.table}; }
+  using decoder = selecting_decoder;
   static void read_scales(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
                           std::size_t count, float* out, selected_codes& codes) {
     stored_dwords_of(q, row, live, block, count, codes.staged, codes.stored);
@@ -62,17 +63,19 @@ struct extended_products : int8_products {
   }
 };
 
-struct extended_gemm : int8_gemm {
+struct extended_gemm : int8_gemm<> {
   using slice = column_slice<extended_products>;
 
   static bool takes(const gemm_job& job) {
     const auto suits = [](const gemm_operand& side) {
       const column_groups group = side.q.format.block.group;
-      if (!side.is_quantized || (side.is_wide() && needs_portable(side.q.format))) return false;
+      const features parts = parts_of(side.q.format);
+      if (!side.is_quantized || has(parts, features::byte_float)) return false;
+      if (has(parts, features::byte_element) && has(parts, features::further_parts)) return false;
       return (group.wide == 0 || (group.wide >= 2 && group.narrow != 1));
     };
     if (!suits(job.left) || !suits(job.right) || job.mode == accumulate::folded_bf16) return false;
-    if (!needs_portable(job.left.q.format) && !needs_portable(job.right.q.format)) return false;
+    if (!has(parts_of(job.left.q.format) | parts_of(job.right.q.format), features::further_parts)) return false;
     if (job.block % 16 != 0 || !integers_fit_bytes(job)) return false;
     const int most = integers_of(job.left.q.format).amax() * integers_of(job.right.q.format).amax();
     return most <= (1 << 22) / static_cast<int>(job.block);  // magic_bits
@@ -96,7 +99,7 @@ struct extended_gemm : int8_gemm {
   }
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;
-    if (!needs_portable(q.format)) return int8_gemm::pack_row(job, row, r, live, out);
+    if (!has(parts_of(q.format), features::further_parts)) return int8_gemm<>::pack_row(job, row, r, live, out);
     const u8 table = selected_table(q.format, false);
     const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     const std::uint32_t magic = magic_bits(job);
@@ -115,11 +118,11 @@ struct extended_gemm : int8_gemm {
   }
 };
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemm_extended_kernel = [] {
   gemm_kernel kernel =
-      wide_kernel_of<streamed_gemm<extended_gemm>, Use>(isa::avx512, "gemm_extended_avx512", 4, 512, 256);
-  kernel.any_format = true;
+      wide_kernel_of<streamed_gemm<extended_gemm>, needs>(isa::avx512, "gemm_extended_avx512", 4, 512, 256);
+  kernel.parts = kernel.parts | features::further_parts;
   return kernel;
 }();
 

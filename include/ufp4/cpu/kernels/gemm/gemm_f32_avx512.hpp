@@ -76,11 +76,12 @@ inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_
   for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
 }
 
-struct f32_products : plain_scales {
+struct f32_products : plain_scales<> {
   static constexpr std::size_t values = 8, most = f32_depth, few_most = f32_depth;
 
   static f32 unit(const gemm_job&) { return f32{}; }
   static f32 table(const gemm_job& job) { return load(job.right.q.format.grid.value); }
+  static constexpr bool may_read_values = true;
   static bool reads_values(const gemm_job& job) {
     return !job.right.is_quantized || job.right.is_wide() || job.mode == accumulate::folded_bf16;
   }
@@ -206,9 +207,9 @@ struct f32_gemm {
   }
 };
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    wide_kernel_of<streamed_gemm<f32_gemm>, Use>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
+    wide_kernel_of<streamed_gemm<f32_gemm>, needs>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

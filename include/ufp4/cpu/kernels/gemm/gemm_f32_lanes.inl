@@ -54,15 +54,16 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
 
 /// The scales of blocks first .. first + count - 1 of `lanes` columns from col on, without the tensor scale; 1 for a
 /// plain operand. Those of block first + b at out + b * stride.
-[[gnu::noinline]] inline void column_scales(const gemm_operand& side, std::size_t col, std::size_t live,
-                                            std::size_t first, std::size_t count, std::byte* out, std::size_t stride) {
-  if (!side.is_quantized) {
+template <features needs = features::all>
+[[gnu::noinline]] void column_scales(const gemm_operand& side, std::size_t col, std::size_t live, std::size_t first,
+                                     std::size_t count, std::byte* out, std::size_t stride) {
+  if (has(needs, features::mixed_input) && !side.is_quantized) {
     for (std::size_t b = 0; b < count; ++b) store(out + b * stride, broadcast(1.0f));
     return;
   }
   const quantized_source& q = side.q;
-  const scale_kind kind = q.format.scale;
-  if (q.interleaved) {
+  const scale_kind kind = scale_in<needs>(q.format);
+  if (has(needs, features::prepacked) && q.interleaved) {
     const void* const scales = q.scales;
     const std::size_t at = q.scale_index(col, first);
     for (std::size_t b = 0; b < count; ++b, out += stride)
@@ -88,13 +89,14 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
 }
 
 /// The same of one row, side by side.
-[[gnu::noinline]] inline void row_scales(const gemm_operand& side, std::size_t row, std::size_t first,
-                                         std::size_t count, float* out) {
+template <features needs = features::all>
+[[gnu::noinline]] void row_scales(const gemm_operand& side, std::size_t row, std::size_t first, std::size_t count,
+                                  float* out) {
   std::size_t b = 0;
-  if (!side.is_quantized)
+  if (has(needs, features::mixed_input) && !side.is_quantized)
     for (; b < count; ++b) out[b] = 1.0f;
   if (!side.interleaved()) {
-    const scale_kind kind = side.q.format.scale;
+    const scale_kind kind = scale_in<needs>(side.q.format);
     const void* const scales = side.q.scales;
     const std::size_t at = side.is_quantized ? side.q.scale_index(row, first) : 0;
     for (; b + lanes <= count; b += lanes) store(out + b, load_scales(kind, scales, at + b));
@@ -135,7 +137,7 @@ struct f32_gemm {
         if (r < live) {
           const panel line{row + r, 1, k + p, count};
           row_scales(job.left, line.row, line.k / job.block, blocks, scale);
-          decode_values(job.left, line, value);
+          decode_values<stored_features>(job.left, line, value);
           if (job.mode == accumulate::folded_bf16) fold_to_bf16(line, job.block, scale, value);
         }
         for (std::size_t b = 0; b < blocks; ++b) {
@@ -186,7 +188,7 @@ struct f32_gemm {
     for (std::size_t j = 0; j < lanes; ++j)
       for (std::size_t p = 0; p < length; p += piece) {
         const std::size_t count = length - p < piece ? length - p : piece;
-        decode_values(side, {lane_column(col, live, j), 1, k + p, count}, line);
+        decode_values<stored_features>(side, {lane_column(col, live, j), 1, k + p, count}, line);
         for (std::size_t i = 0; i < count; ++i) value[(p + i) * cols + j] = line[i];
       }
   }

@@ -108,15 +108,17 @@ struct dots_in_32_bits {
   UFP4_LANE static u32 end(sum s, u32) { return s; }
 };
 
-/// Panels, the same for all dot products.
-struct int8_panels {
+/// The sizes of panels, the same for all dot products.
+struct int8_panel_sizes {
   static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
 
   static std::size_t left_block(const gemm_job& job) { return rows * (job.block + 8); }
   static std::size_t right_block(const gemm_job& job) { return cols * (job.block + 4); }
   static std::size_t left_bytes(const gemm_job& job, std::size_t k) { return k / job.block * left_block(job); }
   static std::size_t right_bytes(const gemm_job& job, std::size_t k) { return k / job.block * right_block(job); }
-
+};
+template <features needs>
+struct int8_panels : int8_panel_sizes {
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
                         std::byte* out) {
     for (std::size_t r = 0; r < rows; ++r) {
@@ -148,6 +150,7 @@ struct int8_panels {
   static void pack_left_row(const gemm_job& job, std::size_t row, std::size_t k, std::size_t length, std::byte* out,
                             std::size_t r) {
     const quantized_source& q = job.left.q;
+    const bool wide = is_wide_in<needs>(q.format), in_order = is_wide_in<needs>(job.right.q.format);
     const int amax = integers_of(q.format).amax(), offset = -integers_of(job.right.q.format).low;
     half_u8 table{};
     for (std::size_t c = 0; c < 16; ++c) table[c] = static_cast<std::uint8_t>(q.format.grid.integer[c]);
@@ -158,8 +161,8 @@ struct int8_panels {
     for (std::size_t b = 0; b < length / job.block; ++b) {
       std::byte* block = out + b * left_block(job);
       half_u64 sum{};
-      for (std::size_t c = 0; c < job.block; c += 16, codes += q.format.is_wide() ? 16 : 2 * step) {
-        const half_u8 integers = left_integers(codes, step, table, q.format.is_wide(), job.right.is_wide());
+      for (std::size_t c = 0; c < job.block; c += 16, codes += wide ? 16 : 2 * step) {
+        const half_u8 integers = left_integers(codes, step, table, wide, in_order);
         sum += sum_differences(integers + above, half_u8{});
         store(block + rows * c + 16 * r, integers);
       }
@@ -171,7 +174,7 @@ struct int8_panels {
     const std::size_t blocks = length / job.block;
     for (std::size_t first = 0; first < blocks; first += 64) {
       const std::size_t count = blocks - first < 64 ? blocks - first : 64;
-      row_scales(job.left, row, k / job.block + first, count, scale);
+      row_scales<needs & scale_features>(job.left, row, k / job.block + first, count, scale);
       for (std::size_t b = 0; b < count; ++b)
         store(out + (first + b) * left_block(job) + rows * (job.block + 4) + 4 * r, scale[b]);
     }
@@ -188,7 +191,7 @@ struct int8_panels {
     for (std::size_t half = 0; half < cols; half += lanes) {
       const std::size_t first = live > half ? half : 0;  // columns that C does not have repeat others
       std::byte* group = out + 4 * half;
-      if (q.format.is_wide())
+      if (is_wide_in<needs>(q.format))
         wide_columns(job, col + first, live - first, k, length, group);
       else
         each_codes(q, col + first, live - first, k, length,
@@ -197,8 +200,9 @@ struct int8_panels {
                      store(to, shuffle_bytes(table, codes & mask));
                      store(to + 128, shuffle_bytes(table, codes >> 4 & mask));
                    });
-      column_scales(job.right, col + first, live - first, k / job.block, length / job.block, group + cols * job.block,
-                    right_block(job));
+      column_scales<needs & (scale_features | features::prepacked)>(job.right, col + first, live - first,
+                                                                    k / job.block, length / job.block,
+                                                                    group + cols * job.block, right_block(job));
     }
   }
 
@@ -219,9 +223,7 @@ struct int8_panels {
 };
 
 template <class Dots>
-struct int8_gemm : int8_panels {
-  static bool takes(const gemm_job& job) { return int8_fits(job) && Dots::fits(job); }
-
+struct int8_tiles : int8_panel_sizes {
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {
     (live == 1   ? multiply_rows<1>
@@ -296,9 +298,15 @@ struct int8_gemm : int8_panels {
   }
 };
 
-template <class Dots>
+template <class Dots, features needs = features::all>
+struct int8_gemm : int8_panels<needs> {
+  static bool takes(const gemm_job& job) { return int8_fits(job) && Dots::fits(job); }
+  static constexpr auto multiply = &int8_tiles<Dots>::multiply;
+};
+
+template <class Dots, features needs = features::all>
 inline constexpr gemm_kernel int8_kernel =
-    wide_kernel_of<blocked_gemm<int8_gemm<Dots>>>(Dots::tier, Dots::name, 4, 512, 128);
+    wide_kernel_of<blocked_gemm<int8_gemm<Dots, needs>, needs & stored_features>, needs>(Dots::tier, Dots::name, 4, 512, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET

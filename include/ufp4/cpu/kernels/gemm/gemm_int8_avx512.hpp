@@ -34,10 +34,11 @@ UFP4_LANE i8x16 pick_bytes(i8x16 from, i8x16 places) {
   asm("vpermb %1, %2, %0" : "=v"(r) : "v"(from), "v"(places));
   return r;
 }
+template <features needs = features::all>
 UFP4_LANE i8x16 left_bytes_of(const quantized_source& q, i8x16 table, std::size_t row, std::size_t k,
                               bool in_order = false) {
   using u64x2 = std::uint64_t __attribute__((vector_size(16)));
-  if (q.format.is_wide()) {
+  if (is_wide_in<needs>(q.format)) {
     const i8x16 codes = load_as<i8x16>(q.codes + q.code_index(row, k));
     return in_order ? codes : pick_bytes(codes, i8x16{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15});
   }
@@ -76,12 +77,14 @@ struct step_decoder {
   }
 };
 
-struct int8_products : plain_scales {
-  static step_decoder decoder(u8 table) { return {table}; }
+template <features needs_ = features::all>
+struct int8_products : plain_scales<needs_> {
+  using decoder = step_decoder;
   static constexpr std::size_t values = 2, most = 512, few_most = 1024;
   static u8 table(const gemm_job& job) { return offset_table(job.right.q.format); }
   static f32 unit(const gemm_job& job) { return as_float(broadcast(magic_bits(job))); }
-  static bool reads_values(const gemm_job& job) { return job.right.is_wide(); }
+  static constexpr bool may_read_values = has(needs_, features::byte_element);
+  static bool reads_values(const gemm_job& job) { return may_read_values && job.right.is_wide(); }
   /// Sixteen columns of a wide operand: vectors of four k in order, with the offset.
   [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
                                             std::size_t depth, u32* value, float* scale) {
@@ -98,7 +101,8 @@ struct int8_products : plain_scales {
       const octad bytes = transposed_32(p + at, step);
       for (std::size_t i = 0; i < 8 && at + 4 * i < depth; ++i) *value++ = bytes.v[i] ^ 0x80808080u;
     }
-    scales_of(q, columns.col, columns.cols, k / job.block, depth / job.block, scale);
+    scales_of<needs_ & (scale_features | features::prepacked)>(q, columns.col, columns.cols, k / job.block,
+                                                               depth / job.block, scale);
   }
 };
 
@@ -140,7 +144,7 @@ UFP4_LANE void prefetch_rows(const std::uint8_t*& ahead, std::size_t step, bool 
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * step + i % 4 * 64, 0, 2);
 }
-/// Adds the products of decoded values. Slice: a column_slice of int8_products, or of products derived from them.
+/// Adds the products of decoded values. Slice: the slice_data of int8_products, or of products derived from them.
 template <std::size_t rows, class Slice>
 inline void int8_tile(const Slice& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
@@ -167,15 +171,15 @@ inline void int8_decoding_tile(const Slice& s, const std::byte* left, float* acc
   int8_sums<rows> t;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
-  const auto decode = Slice::products::decoder(s.table);
+  const typename Slice::decoder decode(s.table);
   const f32 magic = s.unit;
   const float* scale = s.scale;
   const std::size_t each = s.block / 16, steps = s.blocks * each, stride = s.codes.step;
-  const bool interleaved = s.codes.interleaved;
+  const bool interleaved = Slice::may_interleave && s.codes.interleaved;
   auto* decoded = reinterpret_cast<u8*>(s.value);
   const std::byte *p = left, *head = left;
   const std::uint8_t *ahead = s.ahead, *next = s.codes.p;
-  octad codes = codes_at(s.codes, 0);
+  octad codes = interleaved ? interleaved_32(s.codes.p) : transposed_32(s.codes.p, stride);
   std::size_t done = 0;  // steps of the block
   for (std::size_t step = 0; step < steps;) {
     if (step + 4 < steps) next += interleaved ? 512 : 32;  // else these are read again, and not used
@@ -200,14 +204,16 @@ inline void int8_decoding_tile(const Slice& s, const std::byte* left, float* acc
   for (std::size_t r = 0; r < rows; ++r) store(acc + r * lanes, t.sum[r]);
 }
 
+template <features needs = features::all>
 struct int8_gemm {
-  using slice = column_slice<int8_products>;
+  using slice = column_slice<int8_products<needs>>;
 
   static bool takes(const gemm_job& job) { return int8_fits(job); }
   static std::size_t record(const gemm_job& job, std::size_t live) { return live * (job.block + 8); }
 
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;
+    const bool in_order = is_wide_in<needs>(job.right.q.format);
     const i8x16 table = signed_bytes_of(q.format.grid);
     const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     const std::uint32_t magic = magic_bits(job);
@@ -215,11 +221,11 @@ struct int8_gemm {
     for (std::size_t b = 0; b < job.padded() / job.block; ++b, out += record(job, live)) {
       if (b % 16 == 0) {
         const std::size_t left = job.padded() / job.block - b;
-        row_scales_of(q, row, b, left < 16 ? left : 16, scale);
+        row_scales_of<needs & scale_features>(q, row, b, left < 16 ? left : 16, scale);
       }
       std::uint32_t start = magic;
       for (std::size_t k = 0; k < job.block; k += 16) {
-        const i8x16 bytes = left_bytes_of(q, table, row, b * job.block + k, job.right.is_wide());
+        const i8x16 bytes = left_bytes_of<needs>(q, table, row, b * job.block + k, in_order);
         avx512::store(out + live * 8 + k * live + r * 16, bytes);
         start -= weighted_sum(offset, bytes);
       }
@@ -228,8 +234,9 @@ struct int8_gemm {
     }
   }
 
-  template <class Slice>
-  static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
+  template <class Decoder, class Table, bool interleaves>
+  static void multiply_tile(const slice_data<Decoder, Table, interleaves>& s, std::size_t live, bool first,
+                            const std::byte* left, float* acc) {
     with_rows(live, [&]<std::size_t count>() {
       first&& s.decodes ? int8_decoding_tile<count>(s, left, acc) : int8_tile<count>(s, left, acc);
     });
@@ -391,6 +398,7 @@ f32 gemv_interleaved(const Slice& s, const gemv_chunk_of_row* row, f32 sum) {
   return sum;
 }
 
+template <features needs = features::all>
 struct int8_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static bool takes(const gemm_job& job) {
@@ -421,8 +429,10 @@ struct int8_gemv {
     const i8x16 table = signed_bytes_of(q.format.grid);
     pack_chunks(
         job, out,
-        [&](std::size_t block, std::size_t count, float* scale) { row_scales_of(q, row, block, count, scale); },
-        [&](std::size_t k) { return left_bytes_of(q, table, row, k); });
+        [&](std::size_t block, std::size_t count, float* scale) {
+          row_scales_of<needs & scale_features>(q, row, block, count, scale);
+        },
+        [&](std::size_t k) { return left_bytes_of<needs>(q, table, row, k); });
   }
   /// scales_at(block, count, out): scales of the row; bytes_at(k): 16 k of it, as left_bytes_of gives them.
   template <class Scales, class Bytes>
@@ -451,10 +461,17 @@ struct int8_gemv {
   /// The order of interleaved columns is that of memory, which the hardware of processors but Zen 5 follows alone.
   template <read_ahead rows, read_ahead interleaved>
   static loop* loop_of(const gemm_job& job) {
-    if (job.right.interleaved())
-      return job.block == 16 ? gemv_interleaved<8, interleaved, gemv_slice>
-                             : gemv_interleaved<4, interleaved, gemv_slice>;
-    return job.block == 16 ? gemv_rows<8, rows, gemv_slice> : gemv_rows<4, rows, gemv_slice>;
+    loop* loop = nullptr;
+    const auto may_be = [&]<features length, std::size_t chunk_blocks>() {
+      if constexpr (has(needs, length))
+        if (job.block == gemv_chunk / chunk_blocks) loop = gemv_rows<chunk_blocks, rows, gemv_slice>;
+      if constexpr (has(needs, length) && has(needs, features::prepacked))
+        if (job.block == gemv_chunk / chunk_blocks && job.right.interleaved())
+          loop = gemv_interleaved<chunk_blocks, interleaved, gemv_slice>;
+    };
+    may_be.template operator()<features::block_16, 8>();
+    may_be.template operator()<features::block_32, 4>();
+    return loop;
   }
   static std::size_t scratch_bytes(const gemm_job&, std::size_t) {
     return gemv_depth / 16 * lanes * 4 + staged_code_bytes(gemv_depth) + lanes * 4;
@@ -479,27 +496,27 @@ struct int8_gemv {
       for (std::size_t k = 0; k < job.padded(); k += most) {
         const std::size_t depth = job.padded() - k < most ? job.padded() - k : most;
         s.blocks = depth / job.block;
-        s.codes = codes_of(q, col, live, k, depth, staged);
+        s.codes = codes_of<needs & features::prepacked>(q, col, live, k, depth, staged);
         s.ahead = q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8;
         if (streams) s.ahead = prefetch_codes_for_decoding(s.ahead);
-        scales_of(q, col, live, k / job.block, s.blocks, scale);
+        scales_of<needs & (scale_features | features::prepacked)>(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
         const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
         sum = multiply(s, row, sum);
       }
       store(sums, sum);
-      store_sums(job, {part.row, 1, col, live}, sums, lanes);
+      store_sums<needs>(job, {part.row, 1, col, live}, sums, lanes);
     }
   }
 };
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemm_int8_kernel =
-    wide_kernel_of<streamed_gemm<int8_gemm>, Use>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
+    wide_kernel_of<streamed_gemm<int8_gemm<needs>>, needs>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemv_int8_kernel =
-    wide_kernel_of<int8_gemv, Use>(isa::avx512, "gemv_int8_avx512", 4, 1, 128);
+    wide_kernel_of<int8_gemv<needs>, needs>(isa::avx512, "gemv_int8_avx512", 4, 1, 128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

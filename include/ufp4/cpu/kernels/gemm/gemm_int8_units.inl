@@ -50,9 +50,9 @@ struct int8_gemm : int8_panels<Dots> {
   }
 };
 
-template <class Dots>
+template <class Dots, features needs = features::all>
 inline constexpr gemm_kernel int8_kernel =
-    wide_kernel_of<blocked_gemm<int8_gemm<Dots>>>(Dots::tier, Dots::name, Dots::tile_depth, 512, 128);
+    wide_kernel_of<blocked_gemm<int8_gemm<Dots>>, needs>(Dots::tier, Dots::name, Dots::tile_depth, 512, 128);
 
 /// The sums of a unit in 32 bits, which any grid fits.
 template <std::size_t registers>

@@ -323,8 +323,8 @@ struct plain_gemm {
   }
 };
 
-template <class Use = void>
-inline constexpr gemm_kernel gemm_plain_kernel = kernel_of<plain_gemm, Use>(
+template <features needs = features::all>
+inline constexpr gemm_kernel gemm_plain_kernel = kernel_of<plain_gemm, needs>(
     isa::avx512_bf16, "gemm_plain_avx512", 2, plain_gemm::part_rows, plain_gemm::part_cols, accumulate::fast);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512

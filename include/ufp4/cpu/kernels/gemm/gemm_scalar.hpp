@@ -83,9 +83,10 @@ inline void accumulate_fast(std::size_t block, std::size_t rows, std::size_t dep
     }
 }
 
-inline void multiply_fast(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
-  decode_values(job.left, left, s.value[0]);
-  decode_values(job.right, right, s.value[1]);
+template <features needs>
+void multiply_fast(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
+  decode_values<needs>(job.left, left, s.value[0]);
+  decode_values<needs>(job.right, right, s.value[1]);
   if (job.mode == accumulate::folded_bf16) {
     fold_to_bf16(left, job.block, s.scale[0], s.value[0]);
     fold_to_bf16(right, job.block, s.scale[1], s.value[1]);
@@ -94,19 +95,21 @@ inline void multiply_fast(const gemm_job& job, const panel& left, const panel& r
   accumulate_fast(job.block, left.rows, left.depth, s);
 }
 
-inline void multiply_blocks(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
+template <features needs>
+void multiply_blocks(const gemm_job& job, const panel& left, const panel& right, gemm_scratch& s) {
   if (job.left.exact() && job.right.exact()) {
-    decode_integers(job.left.q, left, s.integer[0]);
-    decode_integers(job.right.q, right, s.integer[1]);
+    decode_integers<needs>(job.left.q, left, s.integer[0]);
+    decode_integers<needs>(job.right.q, right, s.integer[1]);
     return accumulate_exact(job, left.rows, right.rows, left.depth, s);
   }
-  decode_values(job.left, left, s.value[0]);
-  decode_values(job.right, right, s.value[1]);
+  decode_values<needs>(job.left, left, s.value[0]);
+  decode_values<needs>(job.right, right, s.value[1]);
   accumulate_chain(job, left.rows, right.rows, left.depth, s);
 }
 
 /// The tile of C whose first element is (row, col).
-inline void gemm_scalar(const gemm_job& job, const gemm_part& part, const std::byte*, std::byte* memory) {
+template <features needs>
+void gemm_scalar(const gemm_job& job, const gemm_part& part, const std::byte*, std::byte* memory) {
   auto* scratch = reinterpret_cast<gemm_scratch*>(memory);
   for (float& acc : scratch->acc) acc = 0.0f;
   for (std::size_t k = 0; k < job.padded(); k += panel_depth) {
@@ -115,13 +118,14 @@ inline void gemm_scalar(const gemm_job& job, const gemm_part& part, const std::b
     decode_scales(job.left, a, job.block, scratch->scale[0]);
     decode_scales(job.right, b, job.block, scratch->scale[1]);
     if (job.mode == accumulate::exact_blocks)
-      multiply_blocks(job, a, b, *scratch);
+      multiply_blocks<needs>(job, a, b, *scratch);
     else
-      multiply_fast(job, a, b, *scratch);
+      multiply_fast<needs>(job, a, b, *scratch);
   }
-  store_part(job, part, scratch->acc, gemm_tile);
+  store_part<needs>(job, part, scratch->acc, gemm_tile);
 }
 
+template <features needs = features::all>
 inline constexpr gemm_kernel gemm_scalar_kernel = {
     .tier = isa::scalar,
     .name = "gemm_scalar",
@@ -131,9 +135,8 @@ inline constexpr gemm_kernel gemm_scalar_kernel = {
     .left_bytes = [](const gemm_job&, std::size_t) { return std::size_t{0}; },
     .pack_left = [](const gemm_job&, std::size_t, std::size_t, std::byte*) {},
     .scratch_bytes = [](const gemm_job&, std::size_t) { return sizeof(gemm_scratch); },
-    .multiply = &gemm_scalar,
-    .any_format = true,
-    .knows_wide = true,
+    .multiply = &gemm_scalar<needs & stored_features>,
+    .parts = features::all,
 };
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -131,16 +131,16 @@ struct extended_gemv {
     return extended_gemm::takes(job);
   }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
-    return rows * (sizeof(head) + int8_gemv::chunks(job) * sizeof(gemv_chunk_of_row));
+    return rows * (sizeof(head) + int8_gemv<>::chunks(job) * sizeof(gemv_chunk_of_row));
   }
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t, std::byte* out) {
     const format_spec& f = job.right.q.format;
     new (out) head{selector_places(f), selected_table(f, true), as_float(broadcast(magic_bits(job)))};
     out += sizeof(head);
     const quantized_source& q = job.left.q;
-    if (!needs_portable(q.format)) return int8_gemv::pack_left(job, row, 1, out);
+    if (!has(parts_of(q.format), features::further_parts)) return int8_gemv<>::pack_left(job, row, 1, out);
     const u8 table = selected_table(q.format, false);
-    int8_gemv::pack_chunks(
+    int8_gemv<>::pack_chunks(
         job, out,
         [&](std::size_t block, std::size_t count, float* scale) {
           for (std::size_t b = 0; b < count; ++b) scale[b] = scale_at(q, row, block + b, 1.0f);
@@ -206,7 +206,7 @@ struct extended_gemv {
         const std::size_t depth = job.padded() - k < gemv_depth ? job.padded() - k : gemv_depth;
         s.blocks = depth / job.block;
         s.codes = codes_of(q, col, live, k, depth, own.codes);
-        s.ahead = int8_gemv::prefetch_codes_for_decoding(q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8);
+        s.ahead = int8_gemv<>::prefetch_codes_for_decoding(q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8);
         read_blocks(q, col, live, k / job.block, s, own);
         sum = multiply_slice(s, q, constants, own, chunks + k / gemv_chunk, sum);
       }
@@ -216,10 +216,10 @@ struct extended_gemv {
   }
 };
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemv_extended_kernel = [] {
-  gemm_kernel kernel = wide_kernel_of<extended_gemv, Use>(isa::avx512, "gemv_extended_avx512", 4, 1, 128);
-  kernel.any_format = true;
+  gemm_kernel kernel = wide_kernel_of<extended_gemv, needs>(isa::avx512, "gemv_extended_avx512", 4, 1, 128);
+  kernel.parts = kernel.parts | features::further_parts;
   return kernel;
 }();
 

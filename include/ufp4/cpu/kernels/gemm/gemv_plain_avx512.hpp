@@ -387,9 +387,9 @@ struct plain_gemv {
   }
 };
 
-template <class Use = void>
+template <features needs = features::all>
 inline constexpr gemm_kernel gemv_plain_kernel =
-    kernel_of<plain_gemv, Use>(isa::avx512_bf16, "gemv_plain_avx512", 2, 1, 128, accumulate::fast);
+    kernel_of<plain_gemv, needs>(isa::avx512_bf16, "gemv_plain_avx512", 2, 1, 128, accumulate::fast);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
 UFP4_END_TARGET

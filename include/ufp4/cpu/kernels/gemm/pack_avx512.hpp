@@ -78,11 +78,12 @@ constexpr std::size_t staged_code_bytes(std::size_t depth) { return (depth + 127
 
 /// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32. Row must be a multiple of 16 where the
 /// operand is interleaved. `staged` holds staged_code_bytes(depth).
-inline code_rows codes_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k,
+template <features needs = features::all>
+code_rows codes_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k,
                           std::size_t depth, std::uint8_t* staged) {
   const std::uint8_t* p = q.codes + q.code_index(row, k);
   const bool whole = depth % 128 == 0;
-  if (q.interleaved) {
+  if (has(needs, features::prepacked) && q.interleaved) {
     if (whole) return {p, 0, true};
     std::memset(staged, 0, staged_code_bytes(depth));
     std::memcpy(staged, p, (depth + 7) / 8 * 64);
@@ -146,7 +147,7 @@ const scale_table& scale_table_of() {
   return table;
 }
 /// Of a scale of 8 bits.
-inline const scale_table& scale_table_of(scale_kind kind) {
+UFP4_LANE const scale_table& scale_table_of(scale_kind kind) {
   if (kind == scale_kind::e4m3) return scale_table_of<scale_kind::e4m3>();
   if (kind == scale_kind::ue5m3) return scale_table_of<scale_kind::ue5m3>();
   if (kind == scale_kind::e6m2) return scale_table_of<scale_kind::e6m2>();
@@ -204,17 +205,20 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
     }
   }
 }
-inline void decode_scales(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count, float* out) {
+/// `kind`: a constant where the caller's is.
+UFP4_LANE void decode_scales(scale_kind kind, const std::uint8_t* rows, std::size_t step, std::size_t count,
+                             float* out) {
   if (scale_bytes(kind) == 1) return decode_byte_scales(scale_table_of(kind), rows, step, count, out);
   decode_wide_scales(kind, rows, step, count, out);
 }
 
 /// Scales of blocks [block, block + count) of one row.
-inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count,
+template <features needs = features::all>
+void row_scales_of(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count,
                           float* out) {
   std::size_t b = 0;
   const std::size_t first = q.scale_index(row, block);
-  const scale_kind kind = q.format.scale;
+  const scale_kind kind = scale_in<needs>(q.format);
   for (; !q.interleaved && b + lanes <= count; b += lanes) store(out + b, load_scales(kind, q.scales, first + b));
   if (!q.interleaved && b < count) {
     const auto bytes = static_cast<std::size_t>(scale_bytes(kind));
@@ -228,11 +232,12 @@ inline void row_scales_of(const quantized_source& q, std::size_t row, std::size_
 }
 
 /// Scales of blocks [block, block + count) of rows [row, row + live), as codes_of takes rows: out[b * 16 + r].
-inline void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
-                      std::size_t count, float* out) {
-  const scale_kind kind = q.format.scale;
+template <features needs = features::all>
+void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block, std::size_t count,
+               float* out) {
+  const scale_kind kind = scale_in<needs>(q.format);
   const auto bytes = static_cast<std::size_t>(scale_bytes(kind)), each = 32 / bytes;
-  if (q.interleaved) {
+  if (has(needs, features::prepacked) && q.interleaved) {
     const std::size_t first = q.scale_index(row, block);
     with_scale_kind(kind, [&]<scale_kind known>() {
       for (std::size_t b = 0; b < count; ++b) store(out + b * lanes, load_scales(known, q.scales, first + b * lanes));
@@ -302,8 +307,8 @@ UFP4_LANE void store_result(const sink& out, void* p, f32 v, std::size_t count) 
 
 /// Sums of up to sixteen columns, with the scales, bias and beta of a job, to C. plain: sixteen columns of binary32
 /// without bias and beta.
-template <bool plain>
-inline void store_columns(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
+template <bool plain, features needs>
+void store_columns(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
   const result_scales by = detail::scales_of(job);
   const special_range special = special_range::of(job);
   const bool exact = job.mode == accumulate::exact_blocks;
@@ -317,7 +322,7 @@ inline void store_columns(const gemm_job& job, const gemm_part& part, const floa
     const u32 magnitude = as_bits(exact ? v : left) & magnitude_mask;
     const u32 found = reinterpret_cast<u32>(magnitude - special.least >= infinity_bits - special.least);
     if (any(found & reinterpret_cast<u32>(as_bits(v) != 0u))) [[unlikely]] {
-      store_part(job, {part.row + i, 1, part.col, part.cols}, acc, lanes);
+      store_part<needs>(job, {part.row + i, 1, part.col, part.cols}, acc, lanes);
       continue;
     }
     f32 r = rounded(left * b);
@@ -331,15 +336,17 @@ inline void store_columns(const gemm_job& job, const gemm_part& part, const floa
   }
 }
 /// store_part where C's rows are contiguous. `acc` holds whole vectors.
-inline void store_sums(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
+template <features needs = stored_features>
+void store_sums(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
   const bool exact = job.mode == accumulate::exact_blocks;
   if (job.out.col_stride != 1 || (!exact && special_range::of(job).has(detail::scales_of(job).b)))
-    return store_part(job, part, acc, stride);
+    return store_part<needs>(job, part, acc, stride);
   const bool plain = job.out.kind == dtype::f32 && job.bias == nullptr && job.beta == 0.0f;
   for (std::size_t j = 0; j < part.cols; j += lanes) {
     const std::size_t count = part.cols - j < lanes ? part.cols - j : lanes;
     const gemm_part columns{part.row, part.rows, part.col + j, count};
-    (plain && count == lanes ? store_columns<true> : store_columns<false>)(job, columns, acc + j, stride);
+    constexpr features kept = needs & stored_features;
+    (plain && count == lanes ? store_columns<true, kept> : store_columns<false, kept>)(job, columns, acc + j, stride);
   }
 }
 

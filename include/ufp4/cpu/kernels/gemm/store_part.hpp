@@ -27,14 +27,14 @@ inline void decode_floats(const quantized_source& q, const panel& p, float* out)
 }
 
 /// decode[code] of every element of a panel; in a wide format of integers the integer of the code times `unit`.
-template <class T>
+template <features needs, class T>
 void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T unit, T* out) {
-  for (std::size_t r = 0; q.format.is_wide() && r < p.rows; ++r) {
+  for (std::size_t r = 0; is_wide_in<needs>(q.format) && r < p.rows; ++r) {
     const std::uint8_t* codes = q.codes + q.code_index(p.row + r, p.k);
     for (std::size_t k = 0; k < p.depth; ++k)
       out[r * panel_depth + k] = static_cast<T>(static_cast<T>(static_cast<std::int8_t>(codes[k])) * unit);
   }
-  if (q.format.is_wide()) return;
+  if (is_wide_in<needs>(q.format)) return;
   for (std::size_t r = 0; r < p.rows; ++r)
     for (std::size_t k = 0; k < p.depth; k += 2) {
       const std::uint8_t pair = q.codes[q.code_index(p.row + r, p.k + k)];
@@ -50,7 +50,7 @@ void decode_blocks(const quantized_source& q, const panel& p, const T (&decode)[
   for (std::size_t r = 0; r < p.rows; ++r)
     for (std::size_t k = 0; k < p.depth; k += length) {
       const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(p.row + r, (p.k + k) / length));
-      decode_codes(q, {p.row + r, 1, p.k + k, length}, decode[grid_number(q.format, bits)], T{1},
+      decode_codes<features::none>(q, {p.row + r, 1, p.k + k, length}, decode[grid_number(q.format, bits)], T{1},
                    out + r * panel_depth + k);
     }
 }
@@ -69,12 +69,17 @@ void apply_exponents(const quantized_source& q, const panel& p, T* out) {
 }
 
 /// The values of a panel as integers times integer_unit.
-inline void decode_integers(const quantized_source& q, const panel& p, std::int16_t* out) {
-  if (q.format.choice.count == 0)
-    decode_codes(q, p, q.format.grid.integer, std::int16_t{1}, out);
-  else
-    decode_blocks(q, p, integers_of_grids(q.format).integer, out);
-  apply_exponents(q, p, out);
+template <features needs>
+void decode_integers(const quantized_source& q, const panel& p, std::int16_t* out) {
+  if constexpr (has(needs, features::further_parts)) {
+    if (q.format.choice.count != 0) decode_blocks(q, p, integers_of_grids(q.format).integer, out);
+    if (q.format.block.group.wide != 0) {
+      decode_codes<needs>(q, p, q.format.grid.integer, std::int16_t{1}, out);
+      apply_exponents(q, p, out);
+    }
+    if (q.format.choice.count != 0 || q.format.block.group.wide != 0) return;
+  }
+  decode_codes<needs>(q, p, q.format.grid.integer, std::int16_t{1}, out);
 }
 
 /// Block scales without the tensor scale; 1 for an operand that is not quantized.
@@ -95,17 +100,21 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 }
 
 /// Element values without their block scales.
-inline void decode_values(const gemm_operand& side, const panel& p, float* out) {
-  if (!side.is_quantized) return load_plain(side.plain, p, out);
-  if (side.q.format.wide > wide_element::int8) return decode_floats(side.q, p, out);
-  if (side.q.format.choice.count == 0) {
-    decode_codes(side.q, p, side.q.format.grid.value, side.q.format.grid.unit, out);
-    return apply_exponents(side.q, p, out);
-  }
-  float values[4][16];
-  for (int g = 0; g <= side.q.format.choice.count; ++g)
-    for (int c = 0; c < 16; ++c) values[g][c] = nth_grid(side.q.format, g).value[c];
-  decode_blocks(side.q, p, values, out);
+template <features needs>
+void decode_values(const gemm_operand& side, const panel& p, float* out) {
+  if constexpr (has(needs, features::mixed_input))
+    if (!side.is_quantized) return load_plain(side.plain, p, out);
+  if constexpr (has(needs, features::byte_float))
+    if (side.q.format.wide > wide_element::int8) return decode_floats(side.q, p, out);
+  if constexpr (has(needs, features::further_parts))
+    if (side.q.format.choice.count != 0) {
+      float values[4][16];
+      for (int g = 0; g <= side.q.format.choice.count; ++g)
+        for (int c = 0; c < 16; ++c) values[g][c] = nth_grid(side.q.format, g).value[c];
+      return decode_blocks(side.q, p, values, out);
+    }
+  decode_codes<needs>(side.q, p, side.q.format.grid.value, side.q.format.grid.unit, out);
+  if constexpr (has(needs, features::further_parts)) apply_exponents(side.q, p, out);
 }
 
 /// Multiplies a panel by its scales and rounds the products to bf16 (folded_bf16); the scales become 1.
@@ -137,24 +146,28 @@ struct special_range {
 };
 
 /// Whether a row has a block scale of NaN, or an element of NaN where it is not quantized.
-[[gnu::cold]] inline bool has_nan(const gemm_operand& side, std::size_t row) {
+template <features needs>
+[[gnu::cold]] bool has_nan(const gemm_operand& side, std::size_t row) {
   if (side.is_quantized) {
     for (std::size_t b = 0; b < side.q.blocks(); ++b)
       if (is_nan(scale_at(side.q, row, b, 1.0f))) return true;
     return false;
   }
-  float value[panel_depth];
-  for (std::size_t k = 0; k < side.padded_cols(); k += panel_depth) {
-    const std::size_t left = side.padded_cols() - k, depth = left < panel_depth ? left : panel_depth;
-    load_plain(side.plain, {row, 1, k, depth}, value);
-    for (std::size_t e = 0; e < depth; ++e)
-      if (is_nan(value[e])) return true;
+  if constexpr (has(needs, features::mixed_input)) {
+    float value[panel_depth];
+    for (std::size_t k = 0; k < side.padded_cols(); k += panel_depth) {
+      const std::size_t left = side.padded_cols() - k, depth = left < panel_depth ? left : panel_depth;
+      load_plain(side.plain, {row, 1, k, depth}, value);
+      for (std::size_t e = 0; e < depth; ++e)
+        if (is_nan(value[e])) return true;
+    }
   }
   return false;
 }
 
 /// The scaled result of one element, from codes and scales.
-[[gnu::cold]] inline float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row,
+template <features needs>
+[[gnu::cold]] float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row,
                                              std::size_t col) {
   element_product product(job.mode, job.left.exact() && job.right.exact());
   float value[2][panel_depth], scale[2][panel_depth / 2];
@@ -162,7 +175,7 @@ struct special_range {
     const std::size_t depth = job.padded() - k < panel_depth ? job.padded() - k : panel_depth;
     const panel a{row, 1, k, depth}, b{col, 1, k, depth};
     decode_scales(job.left, a, job.block, scale[0]), decode_scales(job.right, b, job.block, scale[1]);
-    decode_values(job.left, a, value[0]), decode_values(job.right, b, value[1]);
+    decode_values<needs>(job.left, a, value[0]), decode_values<needs>(job.right, b, value[1]);
     for (std::size_t e = 0; e < depth; e += job.block)
       product.add_block(
           scale[0][e / job.block], scale[1][e / job.block], static_cast<std::uint32_t>(job.block),
@@ -172,7 +185,8 @@ struct special_range {
 }
 
 /// Results of `count` sums of one row, at least one of which is special, one at a time.
-[[gnu::cold]] inline void scale_special_results(const gemm_job& job, const result_scales& by, std::size_t row,
+template <features needs>
+[[gnu::cold]] void scale_special_results(const gemm_job& job, const result_scales& by, std::size_t row,
                                                 std::size_t col, const float* acc, std::size_t count, float* out) {
   bool row_is_read = false, row_is_nan = false;
   for (std::size_t j = 0; j < count; ++j) {
@@ -180,13 +194,14 @@ struct special_range {
       out[j] = scaled_sum(job.mode, acc[j], job.alpha, by.a, by.tensor_b);
       continue;
     }
-    if (!row_is_read) row_is_nan = has_nan(job.left, row), row_is_read = true;
-    out[j] = row_is_nan || has_nan(job.right, col + j) ? quiet_nan : recomputed_result(job, by, row, col + j);
+    if (!row_is_read) row_is_nan = has_nan<needs>(job.left, row), row_is_read = true;
+    out[j] = row_is_nan || has_nan<needs>(job.right, col + j) ? quiet_nan : recomputed_result<needs>(job, by, row, col + j);
   }
 }
 
 /// Results of `count` sums, those of C from (row, col) on. A loop without branches, then another if some are special.
-inline void scale_results(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col,
+template <features needs>
+void scale_results(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col,
                           const float* acc, std::size_t count, float* out) {
   const special_range special = special_range::of(job);
   const bool exact = job.mode == accumulate::exact_blocks;
@@ -196,11 +211,15 @@ inline void scale_results(const gemm_job& job, const result_scales& by, std::siz
     out[j] = left * by.b;
     any |= special.has(exact ? acc[j] : left);
   }
-  if (any) scale_special_results(job, by, row, col, acc, count, out);
+  if (any) scale_special_results<needs>(job, by, row, col, acc, count, out);
 }
 
+/// What the functions above and below have code for.
+inline constexpr features stored_features = features::further_parts | element_features | features::mixed_input;
+
 /// Stores sums, `stride` floats a row, as a part of C: scaled, then + bias, then fma(beta, C, .).
-inline void store_part(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
+template <features needs = stored_features>
+void store_part(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
   constexpr std::size_t chunk = 64;
   const result_scales by = scales_of(job);
   float line[chunk];
@@ -208,7 +227,7 @@ inline void store_part(const gemm_job& job, const gemm_part& part, const float* 
     for (std::size_t first = 0; first < part.cols; first += chunk) {
       const std::size_t count = part.cols - first < chunk ? part.cols - first : chunk;
       const std::size_t row = part.row + i, col = part.col + first;
-      scale_results(job, by, row, col, acc + i * stride + first, count, line);
+      scale_results<needs & stored_features>(job, by, row, col, acc + i * stride + first, count, line);
       settle(line);
       if (job.bias != nullptr)
         for (std::size_t j = 0; j < count; ++j) line[j] = line[j] + job.bias[job.swapped ? row : col + j];

@@ -67,7 +67,7 @@ struct streamed_gemm {
         Kernel::multiply_tile(slice, live, i == 0, left + place(job, i, live, k), acc + i * lanes);
       }
     }
-    store_sums(job, part, acc, lanes);
+    store_sums<Kernel::slice::needs>(job, part, acc, lanes);
   }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
     for (std::size_t j = 0; j < part.cols; j += lanes)
@@ -92,28 +92,23 @@ void with_rows(std::size_t rows, const F& f) {
 }
 
 /// Formats whose scales are all that is stored for their blocks.
+template <features needs_ = features::all>
 struct plain_scales {
+  static constexpr features needs = needs_;
+  using decoder = void;  ///< of a tile that decodes: products of codes have one
   template <class Table>
   static void read_scales(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
                           std::size_t count, float* out, Table&) {
-    scales_of(q, row, live, block, count, out);
+    scales_of<needs & (scale_features | features::prepacked)>(q, row, live, block, count, out);
   }
 };
 
-/// Sixteen columns, and the range of K that a tile multiplies.
-template <class Products>
-class column_slice {
- public:
-  using products = Products;
-  static constexpr bool are_many(std::size_t rows) { return rows > tile_rows; }
-  static std::size_t depth_of(std::size_t rows) { return are_many(rows) ? Products::most : Products::few_most; }
-  static std::size_t bytes(const gemm_job& job, std::size_t rows) {
-    const std::size_t depth = depth_of(rows);
-    const std::size_t values = are_many(rows) || Products::reads_values(job) ? Products::values : 0;
-    return depth / 8 * (values + 1) * sizeof(u32) + staged_code_bytes(depth);
-  }
-
-  decltype(Products::table(std::declval<gemm_job>())) table;
+/// Sixteen columns, and the range of K that a tile multiplies. `interleaves`: whether codes may be interleaved.
+template <class Decoder, class Table, bool interleaves>
+struct slice_data {
+  using decoder = Decoder;
+  static constexpr bool may_interleave = interleaves;
+  Table table;
   f32 unit;
   std::size_t block;
   bool first_level;  ///< prefetches_first_level
@@ -124,28 +119,53 @@ class column_slice {
   const std::uint8_t* ahead = nullptr;  ///< codes that will be read next, 256 bytes every `ahead_step`: prefetched
   std::size_t ahead_step = 256, blocks = 0;
   float* scale;  ///< sixteen a block
+};
+template <class Products>
+using slice_data_of = slice_data<typename Products::decoder, decltype(Products::table(std::declval<gemm_job>())),
+                                 has(Products::needs, features::prepacked)>;
+
+/// The same, with what reads it.
+template <class Products>
+class column_slice : public slice_data_of<Products> {
+ public:
+  using data = slice_data_of<Products>;
+  static constexpr features needs = Products::needs;
+  using data::blocks, data::codes, data::ahead, data::ahead_step, data::scale, data::table, data::decodes, data::value;
+  static constexpr bool are_many(std::size_t rows) { return rows > tile_rows; }
+  static std::size_t depth_of(std::size_t rows) { return are_many(rows) ? Products::most : Products::few_most; }
+  /// K of the longest slice of a job, filled up to what codes_of stages.
+  static std::size_t longest(const gemm_job& job, std::size_t rows) {
+    const std::size_t most = depth_of(rows), all = up(job.padded(), 128);
+    return all < most ? all : most;
+  }
+  static std::size_t bytes(const gemm_job& job, std::size_t rows) {
+    const std::size_t depth = longest(job, rows);
+    const std::size_t values = are_many(rows) || Products::reads_values(job) ? Products::values : 0;
+    return depth / 8 * (values + 1) * sizeof(u32) + staged_code_bytes(depth);
+  }
 
   column_slice(const gemm_job& job, const gemm_part& columns, std::byte* memory)
-      : table(Products::table(job)),
-        unit(Products::unit(job)),
-        block(job.block),
-        first_level(prefetches_first_level()),
-        decodes(!Products::reads_values(job)),
-        scale(reinterpret_cast<float*>(memory)),
+      : data{.table = Products::table(job),
+             .unit = Products::unit(job),
+             .block = job.block,
+             .first_level = prefetches_first_level(),
+             .decodes = !Products::reads_values(job),
+             .scale = reinterpret_cast<float*>(memory)},
         job_(job),
         columns_(columns),
         many_(are_many(columns.rows)),
-        staged_(reinterpret_cast<std::uint8_t*>(memory) + depth_of(columns_.rows) / 8 * sizeof(u32)) {
-    if (many_ || !decodes) value = reinterpret_cast<u32*>(staged_ + staged_code_bytes(depth_of(columns_.rows)));
+        staged_(reinterpret_cast<std::uint8_t*>(memory) + longest(job, columns_.rows) / 8 * sizeof(u32)) {
+    if (many_ || !decodes) value = reinterpret_cast<u32*>(staged_ + staged_code_bytes(longest(job, columns_.rows)));
   }
 
   void read(std::size_t k, std::size_t length) {
-    blocks = length / block;
-    if (!decodes) return Products::read_values(job_, columns_, k, length, value, scale);
+    blocks = length / this->block;
+    if constexpr (Products::may_read_values)
+      if (!decodes) return Products::read_values(job_, columns_, k, length, value, scale);
     const quantized_source& q = job_.right.q;
-    codes = codes_of(q, columns_.col, columns_.cols, k, length, staged_);
-    Products::read_scales(q, columns_.col, columns_.cols, k / block, blocks, scale, table);
-    prefetch_scales(q, columns_.col, k / block, blocks);
+    codes = codes_of<Products::needs & features::prepacked>(q, columns_.col, columns_.cols, k, length, staged_);
+    Products::read_scales(q, columns_.col, columns_.cols, k / this->block, blocks, scale, table);
+    prefetch_scales(q, columns_.col, k / this->block, blocks);
     if (!many_) {  // the next panel, in the order of memory
       ahead = q.codes + q.code_index(columns_.col + lanes, 0) + k * 8;
     } else {  // the next slice, which will still be in the cache when it is multiplied

@@ -80,19 +80,23 @@ std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, st
                                                : largest;
 }
 /// Whole bands of a row, from column k on.
-inline std::uint32_t amax_of_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
-                                   std::size_t bands) {
+template <features needs>
+std::uint32_t amax_of_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                            std::size_t bands) {
   if (x.kind == dtype::f32)
     return amax_of_sixteens<dtype::f32>(h, {static_cast<const float*>(x.data) + x.offset(row, k), 16}, bands);
-  const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
-  if (x.kind == dtype::bf16) return amax_of_sixteens<dtype::bf16>(h, {first, 16}, bands);
-  if constexpr (loads_fp16) return amax_of_sixteens<dtype::fp16>(h, {first, 16}, bands);
+  if constexpr (has(needs, features::half_input)) {
+    const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
+    if (x.kind == dtype::bf16) return amax_of_sixteens<dtype::bf16>(h, {first, 16}, bands);
+    if constexpr (loads_fp16) return amax_of_sixteens<dtype::fp16>(h, {first, 16}, bands);
+  }
   return ufp4::detail::infinity_bits;
 }
 
 /// amax of rows first .. last - 1 after a transform, a tile at a time.
-inline std::uint32_t amax_transformed(source x, const transform_spec& t, std::size_t first, std::size_t last) {
-  tile_transform h = transform_of<quantize_needs::all>(t);
+template <features needs>
+std::uint32_t amax_transformed(source x, const transform_spec& t, std::size_t first, std::size_t last) {
+  tile_transform h = transform_of<needs>(t);
   h.ahead = read_ahead_of(x);
   const bool columns = reads_columns(x);
   const std::size_t run = h.n;  // blocks do not matter
@@ -107,7 +111,7 @@ inline std::uint32_t amax_transformed(source x, const transform_spec& t, std::si
   std::uint32_t largest = 0;
   tile one;
   for (std::size_t row = first; row < last; row += tile_rows) {
-    const std::uint32_t of_bands = whole != 0 ? amax_of_bands(x, h, row, 0, whole) : 0;
+    const std::uint32_t of_bands = whole != 0 ? amax_of_bands<needs>(x, h, row, 0, whole) : 0;
     const bool finite = of_bands < ufp4::detail::infinity_bits;  // else again, by elements
     if (finite && of_bands > largest) largest = of_bands;
     for (std::size_t k = finite ? whole * tile_cols : 0; k < width; k += tile_cols) {
@@ -121,14 +125,14 @@ inline std::uint32_t amax_transformed(source x, const transform_spec& t, std::si
 }
 
 /// Does what amax_strips does.
-template <quantize_needs needs>
+template <features needs>
 std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size_t last) {
   if (whole.rounds_input_to_bf16) return amax_strips(whole, first, last);
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
   first *= height;
   last = last * height < whole.x.rows ? last * height : whole.x.rows;
   if (whole.padded_cols == 0 || first >= last) return 0;
-  if constexpr (has_every_rounding(needs))
-    if (whole.transform.n != 1) return amax_transformed(whole.x, whole.transform, first, last);
+  if constexpr (has(needs, features::transform))
+    if (whole.transform.n != 1) return amax_transformed<needs & (features::transform | features::half_input)>(whole.x, whole.transform, first, last);
   return amax_plain(whole.x, first, last);
 }

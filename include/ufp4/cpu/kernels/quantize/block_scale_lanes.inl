@@ -39,16 +39,20 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rul
 [[gnu::cold]] inline void choose_special_scales(const block_coder<rounding_spec>& c, u32 amax, u32 special, u32& bits,
                                                 lane_scales& s, quantize_report& report) {
   const format_spec& f = c.format;
+  const auto scale_of = [&](float a) {
+    return ufp4::detail::scale_from_bits(f, c.tensor,
+                                         ufp4::detail::scale_bits_of_amax(f, c.rule.what, c.tensor, a));
+  };
   const u32 nonfinite = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits),
             empty = reinterpret_cast<u32>(amax == 0u);
   for (std::uint32_t left = lane_bits(special & ~nonfinite & ~empty); left != 0; left &= left - 1) {
     const auto l = static_cast<std::size_t>(__builtin_ctz(left));
-    const block_scale one = choose_scale(f, c.rule, c.tensor, {}, ufp4::detail::to_float(amax[l]));
+    const block_scale one = scale_of(ufp4::detail::to_float(amax[l]));
     bits[l] = one.bits;
     s.factor[l] = one.factor;
   }
   const u32 underflowed = reinterpret_cast<u32>(s.factor == 0.0f) & ~nonfinite & ~empty;
-  const block_scale of_zeros = choose_scale(f, c.rule, c.tensor, {}, 0.0f);
+  const block_scale of_zeros = scale_of(0.0f);
   bits = nonfinite != 0u ? broadcast(ufp4::detail::nan_scale(f.scale)) : empty != 0u ? broadcast(of_zeros.bits) : bits;
   s.zero = nonfinite | empty | underflowed;
   s.factor = s.zero != 0u ? broadcast(1.0f) : s.factor;
@@ -63,23 +67,27 @@ UFP4_LANE f32 inverse_power_of(u32 bits) {
 }
 
 /// The scales of a block a lane, from the bits of its amax.
-[[gnu::noinline]] inline void choose_scales(const block_coder<rounding_spec>& c, u32 amax, u32& bits, lane_scales& s,
-                                            quantize_report& report) {
+using scales_of_amax = void(const block_coder<rounding_spec>&, u32 amax, u32& bits, lane_scales&, quantize_report&);
+template <features needs>
+[[gnu::noinline]] void choose_scales(const block_coder<rounding_spec>& c, u32 amax, u32& bits, lane_scales& s,
+                                     quantize_report& report) {
   const format_spec& f = c.format;
+  const scale_kind kind = scale_in<needs>(f);
+  const bool two_level = (has(needs, features::quotient) || kind == scale_kind::e8m0) ? f.two_level() : true;
   u32 watched = amax;  // a normal number unless the block is special, as the factor is
-  if (f.scale == scale_kind::e8m0) {
+  if (kind == scale_kind::e8m0) {
     bits = power_of_two_scales(f.grid, c.rule.what, amax);
     s.factor = inverse_power_of(bits);
   } else {
     const f32 x = as_float(amax);
-    const f32 argument = rounded(f.two_level() ? x * c.tensor.scale_factor : x / f.grid.qmax);
+    const f32 argument = rounded(two_level ? x * c.tensor.scale_factor : x / f.grid.qmax);
     watched = as_bits(argument);
-    bits = encode_scale_bits(f.scale, argument);
+    bits = encode_scale_bits(kind, argument);
     if (c.rule.what == ufp4::detail::rule_kind::up)
-      bits -= reinterpret_cast<u32>(decode_scale_bits<true>(f.scale, bits) < argument) &
-              reinterpret_cast<u32>(bits < ufp4::detail::max_scale(f.scale));
-    s.factor = decode_scale_bits<true>(f.scale, bits);
-    if (f.two_level()) s.factor = 1.0f / (s.factor * c.tensor.decode);
+      bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, bits) < argument) &
+              reinterpret_cast<u32>(bits < ufp4::detail::max_scale(kind));
+    s.factor = decode_scale_bits<true>(kind, bits);
+    if (two_level) s.factor = 1.0f / (s.factor * c.tensor.decode);
   }
   constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
   const u32 special = reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range);

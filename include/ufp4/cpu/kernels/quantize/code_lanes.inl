@@ -143,23 +143,48 @@ void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
     }
 }
 
-template <quantize_needs needs>
+/// What the functions that code depend on.
+inline constexpr features rounding_features =
+    grid_features | features::random_bits | features::other_rounding | features::quotient;
+
+/// Whether a plan of this kind can be made for the grids and roundings of `needs`.
+template <features needs>
+constexpr bool plans(rounding_plan::kind what) {
+  using kind = rounding_plan::kind;
+  constexpr bool random = has(needs, features::random_bits), uniform = has(needs, features::uniform_grid),
+                 two_bit = has(needs, features::two_bit_grid), other = has(needs, features::other_grid),
+                 any_cut = other || has(needs, features::other_rounding);
+  switch (what) {
+    case kind::uniform: return uniform;
+    case kind::two_bit_mantissa: return two_bit && !cheap_lookup;
+    case kind::halves: return (two_bit || any_cut) && cheap_lookup;
+    case kind::cuts: return any_cut;
+    case kind::uniform_stochastic: return random && uniform;
+    case kind::two_bit_mantissa_stochastic: return random && two_bit;
+    case kind::halves_stochastic: return random && other && cheap_lookup;
+    case kind::cuts_stochastic: return random && other;
+  }
+  return false;
+}
+template <features needs>
 code_blocks* code_products_of(rounding_plan::kind what) {
   using kind = rounding_plan::kind;
-  if constexpr (has_every_rounding(needs)) {
-    if (what == kind::uniform_stochastic) return &code_products<uniform_stochastic_rounder>;
-    if (what == kind::two_bit_mantissa_stochastic) return &code_products<two_bit_mantissa_stochastic_rounder>;
-    if constexpr (cheap_lookup)
-      if (what == kind::halves_stochastic) return &code_products<halves_stochastic_rounder>;
-    if (what == kind::cuts_stochastic) return &code_by_cuts<true>;
-  }
-  if (what == kind::uniform) return &code_products<uniform_rounder>;
-  if constexpr (cheap_lookup) {
-    if (what == kind::halves) return &code_products<halves_rounder>;
-  } else {
-    if (what == kind::two_bit_mantissa) return &code_products<two_bit_mantissa_rounder>;
-  }
-  return &code_by_cuts<false>;
+  code_blocks* code = nullptr;
+  const auto may_be = [&]<kind k, class Rounder>() {
+    if constexpr (plans<needs>(k))
+      if (what == k) code = &code_products<Rounder>;
+  };
+  may_be.template operator()<kind::uniform, uniform_rounder>();
+  may_be.template operator()<kind::two_bit_mantissa, two_bit_mantissa_rounder>();
+  may_be.template operator()<kind::halves, halves_rounder>();
+  may_be.template operator()<kind::uniform_stochastic, uniform_stochastic_rounder>();
+  may_be.template operator()<kind::two_bit_mantissa_stochastic, two_bit_mantissa_stochastic_rounder>();
+  may_be.template operator()<kind::halves_stochastic, halves_stochastic_rounder>();
+  if constexpr (plans<needs>(kind::cuts))
+    if (what == kind::cuts) code = &code_by_cuts<false>;
+  if constexpr (plans<needs>(kind::cuts_stochastic))
+    if (what == kind::cuts_stochastic) code = &code_by_cuts<true>;
+  return code;
 }
 
 /// For scales that divide: the quotients first, then as products with 1. Leaves out blocks whose bit in `only` is 0.
@@ -204,11 +229,13 @@ void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
   if (in_doubt != 0) code_some_quotients(p, v, words, in_doubt);
 }
 
-template <quantize_needs needs>
+template <features needs>
 code_blocks* code_blocks_of(const rounding_plan& p, bool divides, code_blocks* code_products) {
-  if constexpr (needs != quantize_needs::product) {
-    if (divides && p.nearby == near_kind::uniform) return &code_near<near_uniform>;
-    if (divides && p.nearby == near_kind::two_bit_mantissa) return &code_near<near_two_bit_mantissa>;
+  if constexpr (has(needs, features::quotient)) {
+    if constexpr (has(needs, features::uniform_grid))
+      if (divides && p.nearby == near_kind::uniform) return &code_near<near_uniform>;
+    if constexpr (has(needs, features::two_bit_grid))
+      if (divides && p.nearby == near_kind::two_bit_mantissa) return &code_near<near_two_bit_mantissa>;
     if (divides) return &code_quotients;
   }
   return code_products;

@@ -224,41 +224,49 @@ u32 ordered_amax(const void* x, std::size_t vectors_a_block) {
   return vectors_a_block == 1 ? from_pairs(bits) : bits;
 }
 
-template <quantize_needs needs, dtype kind>
+template <features needs, dtype kind>
 code_ordered* ordered_products_of(rounding_plan::kind what) {
   using of = rounding_plan::kind;
-  if constexpr (has_every_rounding(needs)) {
-    if (what == of::uniform_stochastic) return &code_ordered_products<kind, uniform_stochastic_rounder>;
-    if (what == of::two_bit_mantissa_stochastic)
-      return &code_ordered_products<kind, two_bit_mantissa_stochastic_rounder>;
-    if (what == of::halves_stochastic) return &code_ordered_products<kind, halves_stochastic_rounder>;
-  }
-  if (what == of::uniform) return &code_ordered_products<kind, uniform_rounder>;
-  return what == of::halves ? &code_ordered_products<kind, halves_rounder> : nullptr;
+  code_ordered* code = nullptr;
+  const auto may_be = [&]<of k, class Rounder>() {
+    if constexpr (plans<needs>(k))
+      if (what == k) code = &code_ordered_products<kind, Rounder>;
+  };
+  may_be.template operator()<of::uniform, uniform_rounder>();
+  may_be.template operator()<of::halves, halves_rounder>();
+  may_be.template operator()<of::uniform_stochastic, uniform_stochastic_rounder>();
+  may_be.template operator()<of::two_bit_mantissa_stochastic, two_bit_mantissa_stochastic_rounder>();
+  may_be.template operator()<of::halves_stochastic, halves_stochastic_rounder>();
+  return code;
 }
-template <quantize_needs needs, dtype kind>
+template <features needs, dtype kind>
 ordered_functions ordered_functions_for(const rounding_plan& p, bool divides) {
   ordered_functions f;
   code_ordered* products = ordered_products_of<needs, kind>(p.what);
   f.products = ordered_products_of<needs, dtype::f32>(p.what);
   f.code = products;
-  if (!divides && p.what == rounding_plan::kind::halves) f.prepare = &prepare_halves;
-  if constexpr (needs != quantize_needs::product) {
+  if constexpr (plans<needs>(rounding_plan::kind::halves))
+    if (!divides && p.what == rounding_plan::kind::halves) f.prepare = &prepare_halves;
+  if constexpr (has(needs, features::quotient)) {
     if (divides && products != nullptr) f.code = &code_ordered_quotients<kind>;
-    if (divides && p.nearby == near_kind::uniform)
-      f.code = &code_ordered_near<kind, near_uniform>, f.prepare = &prepare_near<near_uniform>;
-    if (divides && p.nearby == near_kind::two_bit_mantissa)
-      f.code = &code_ordered_near<kind, near_two_bit_mantissa>, f.prepare = &prepare_near<near_two_bit_mantissa>;
+    if constexpr (has(needs, features::uniform_grid))
+      if (divides && p.nearby == near_kind::uniform)
+        f.code = &code_ordered_near<kind, near_uniform>, f.prepare = &prepare_near<near_uniform>;
+    if constexpr (has(needs, features::two_bit_grid))
+      if (divides && p.nearby == near_kind::two_bit_mantissa)
+        f.code = &code_ordered_near<kind, near_two_bit_mantissa>, f.prepare = &prepare_near<near_two_bit_mantissa>;
+    if constexpr (plans<needs>(rounding_plan::kind::uniform_stochastic))
+      if (divides && p.what == rounding_plan::kind::uniform_stochastic)
+        f.code = &code_ordered_near<kind, near_uniform_stochastic>, f.prepare = &prepare_near<near_uniform_stochastic>;
   }
-  if constexpr (has_every_rounding(needs))
-    if (divides && p.what == rounding_plan::kind::uniform_stochastic)
-      f.code = &code_ordered_near<kind, near_uniform_stochastic>, f.prepare = &prepare_near<near_uniform_stochastic>;
   if (products != nullptr) f.amax = &ordered_amax<kind>;
   return f;
 }
-template <quantize_needs needs>
-ordered_functions ordered_functions_of(const rounding_plan& p, bool divides, dtype kind) {
-  if (kind == dtype::bf16) return ordered_functions_for<needs, dtype::bf16>(p, divides);
-  if (kind == dtype::fp16) return ordered_functions_for<needs, dtype::fp16>(p, divides);
+template <features needs>
+ordered_functions ordered_functions_of(const rounding_plan& p, bool divides, [[maybe_unused]] dtype kind) {
+  if constexpr (has(needs, features::half_input)) {
+    if (kind == dtype::bf16) return ordered_functions_for<needs, dtype::bf16>(p, divides);
+    if (kind == dtype::fp16) return ordered_functions_for<needs, dtype::fp16>(p, divides);
+  }
   return ordered_functions_for<needs, dtype::f32>(p, divides);
 }

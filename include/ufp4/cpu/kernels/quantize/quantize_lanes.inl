@@ -21,24 +21,27 @@
 /// One call of quantize_lanes.
 class lane_quantizer {
  public:
-  /// The functions that depend on quantize_needs.
+  /// The functions that depend on what the call needs.
   struct functions {
-    tile_transform (*transform)(const transform_spec&);
-    code_blocks* (*products)(rounding_plan::kind);
-    code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products);
+    tile_transform (*transform)(const transform_spec&) = nullptr;
+    code_blocks* (*products)(rounding_plan::kind) = nullptr;
+    code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products) = nullptr;
     code_blocks* (*wide)(ufp4::wide_element, rounding_spec::kind) = nullptr;
     ordered_functions (*ordered)(const rounding_plan&, bool divides, dtype) = nullptr;
+    scales_of_amax* scales = nullptr;
+    void (lane_quantizer::*squares)(std::size_t first, std::size_t last) = nullptr;
   };
   lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
-                 quantize_report& report, const functions& f)
+                 quantize_report& report, const rounding_plan& plan, const functions& f)
       : job_(job),
         coder_(coder),
         out_(out),
         report_(report),
         transform_(f.transform(job.transform)),
-        plan_(job.format.is_wide() ? wide_plan(job.format, coder.rounding.what)
-                                   : make_plan(job.format.grid, coder.rounding.what, cheap_lookup)),
+        plan_(plan),
         divides_(scale_divides(job.format)),
+        choose_scales_(f.scales),
+        squares_(f.squares),
         code_products_(f.products(plan_.what)),
         code_(job.format.is_wide() ? f.wide(job.format.wide, coder.rounding.what)
                                    : f.blocks(plan_, divides_, code_products_)),
@@ -64,17 +67,26 @@ class lane_quantizer {
   /// For a rule that reads the values of blocks.
   void choose_by(value_scales& from_values) {
     from_values_ = &from_values;
+    choose_by_values_ = &lane_quantizer::choose_by_values;
+    keep_row_ = &lane_quantizer::keep_row;
     ordered_ = {};
     if (job_.format.block.rows != 1) square_ = buffer<float>(block_vectors() * tile_width_ / block_);
   }
 
   void strips(std::size_t first, std::size_t last) {
-    if (job_.format.block.rows != 1)
-      squares(first, last);
+    if (squares_ != nullptr)
+      (this->*squares_)(first, last);
     else if (reads_columns(job_.x))
       columns(first, last);
     else
       rows(first, last);
+  }
+
+  /// Strips of square blocks: a lane is a run of a row again. Every row is read twice, since a scale needs all rows of
+  /// its block.
+  void squares(std::size_t first, std::size_t last) {
+    for (std::size_t strip = first; strip < last; ++strip)
+      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) square_tile(strip, k);
   }
 
  private:
@@ -103,13 +115,6 @@ class lane_quantizer {
       }
   }
 
-  /// Strips of square blocks: a lane is a run of a row again. Every row is read twice, since a scale needs all rows of
-  /// its block.
-  void squares(std::size_t first, std::size_t last) {
-    for (std::size_t strip = first; strip < last; ++strip)
-      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) square_tile(strip, k);
-  }
-
   /// Rows of one-row blocks of a matrix whose columns are contiguous: a lane is a row. By patches, so that long pieces
   /// of columns are read and whole cache lines of codes are written.
   void columns(std::size_t first, std::size_t last) {
@@ -134,7 +139,7 @@ class lane_quantizer {
     const u32 amax = ordered_.amax(p.x + c * chunk * element_bytes_, block_ / lanes);
     u32 bits;
     lane_scales s;
-    choose_scales(coder_, amax, bits, s, report_);
+    choose_scales_(coder_, amax, bits, s, report_);
     store_scales(out_.scales, job_.format.scale, &bits, 1, place >> block_shift_, 1, live);
     p.zero[c] = s.zero;
     each_vector(amax, p.of.amax + c * block_);
@@ -228,7 +233,7 @@ class lane_quantizer {
   }
   /// Keeps row r of the blocks, which the tile has, or zeros for a row beyond the matrix.
   void keep_row(std::size_t blocks, std::size_t r, bool exists) {
-    for (std::size_t b = 0; from_values_ != nullptr && b < blocks; ++b) {
+    for (std::size_t b = 0; b < blocks; ++b) {
       float* const to = square_.data() + (b * block_vectors() + r * block_) * lanes;
       if (exists)
         from_values_->take(tile_.x + b * block_ * lanes, block_, to);
@@ -237,8 +242,8 @@ class lane_quantizer {
     }
   }
   void choose(std::size_t blocks) {
-    if (from_values_ != nullptr) return choose_by_values(blocks);
-    for (std::size_t b = 0; b < blocks; ++b) choose_scales(coder_, amax_[b], bits_[b], scale_[b], report_);
+    if (from_values_ != nullptr) return (this->*choose_by_values_)(blocks);
+    for (std::size_t b = 0; b < blocks; ++b) choose_scales_(coder_, amax_[b], bits_[b], scale_[b], report_);
   }
   [[gnu::noinline]] void choose_by_values(std::size_t blocks) {
     for (std::size_t b = 0; b < blocks; ++b) (*from_values_)(values_of(b), amax_[b], bits_[b], scale_[b], report_);
@@ -283,9 +288,10 @@ class lane_quantizer {
     for (std::size_t row = top; row < bottom; ++row) {
       read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
       for (std::size_t b = 0; b < blocks; ++b) amax_[b] = maximum(amax_[b], amax(b));
-      keep_row(blocks, row - top, true);
+      if (from_values_ != nullptr) (this->*keep_row_)(blocks, row - top, true);
     }
-    for (std::size_t row = bottom; row < top + height; ++row) keep_row(blocks, row - top, false);
+    for (std::size_t row = bottom; from_values_ != nullptr && row < top + height; ++row)
+      (this->*keep_row_)(blocks, row - top, false);
     choose(blocks);
     for (std::size_t row = top; row < bottom; ++row) {
       read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
@@ -345,10 +351,14 @@ class lane_quantizer {
   const block_coder<rounding_spec>& coder_;
   const quantized_sink& out_;
   quantize_report& report_;
-  value_scales* from_values_ = nullptr;  ///< of a rule that reads values
+  value_scales* from_values_ = nullptr;  ///< of a rule that reads values; set with what depends on it:
+  void (lane_quantizer::*choose_by_values_)(std::size_t blocks) = nullptr;
+  void (lane_quantizer::*keep_row_)(std::size_t blocks, std::size_t r, bool exists) = nullptr;
   tile_transform transform_;
-  rounding_plan plan_;
+  const rounding_plan& plan_;
   bool divides_;
+  scales_of_amax* choose_scales_;
+  void (lane_quantizer::*squares_)(std::size_t first, std::size_t last);
   code_blocks *code_products_, *code_;
   ordered_functions ordered_{};
   bool is_stochastic_;
@@ -364,8 +374,10 @@ class lane_quantizer {
   buffer<float> square_;  ///< for from_values_: the square blocks of a tile, row after row; here, it moves nothing else
 };
 
-inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_spec>& c) {
-  if (ufp4::detail::has_further_parts(job.format)) return takes_extended(job, c);
+template <features needs>
+bool takes_quantize(const quantize_job& job, [[maybe_unused]] const block_coder<rounding_spec>& c) {
+  if constexpr (has(needs, features::further_parts))
+    if (has(features_of(job.format), features::further_parts)) return takes_extended(job, c);
   const grid4& g = job.format.grid;
   const bool wide = job.format.is_wide(), one_zero = wide || g.minus_zero == g.code[g.zero];
   const bool normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
@@ -373,27 +385,43 @@ inline bool takes_quantize(const quantize_job& job, const block_coder<rounding_s
 }
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
-template <quantize_needs needs>
+template <features needs>
 void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
                     std::size_t first, std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
   // Runs a quantizer, under a rule of values with what chooses the scales.
   const auto run = [&](auto& q) {
-    if (!ufp4::detail::reads_values(coder.rule)) return q.strips(first, last);
-    value_scales from_values(coder);
-    q.choose_by(from_values);
+    if constexpr (has(needs, features::search))
+      if (ufp4::detail::reads_values(coder.rule)) {
+        value_scales from_values(coder);
+        q.choose_by(from_values);
+        return q.strips(first, last);
+      }
     q.strips(first, last);
   };
-  if constexpr (has_extended(needs))
-    if (ufp4::detail::has_further_parts(job.format)) {
+  if constexpr (has(needs, features::further_parts))
+    if (has(features_of(job.format), features::further_parts)) {
       extended_quantizer q(job, coder, out, report, transform_of<needs>(job.transform), &code_products_of<needs>);
       return run(q);
     }
-  lane_quantizer::functions f{&transform_of<needs>, &code_products_of<needs>, &code_blocks_of<needs>};
-  if constexpr (has_wide(needs)) f.wide = &code_wide_of<needs>;
+  lane_quantizer::functions f{.transform = &transform_of<needs & (features::transform | features::half_input)>,
+                              .products = &code_products_of<needs & rounding_features>,
+                              .blocks = &code_blocks_of<needs & rounding_features>};
+  f.scales = &choose_scales<needs & (scale_features | features::quotient)>;
+  if constexpr (has(needs, element_features)) f.wide = &code_wide_of<needs>;
+  if constexpr (has(needs, features::tall_block))
+    if (job.format.block.rows != 1) f.squares = &lane_quantizer::squares;
 #if defined(UFP4_ORDERED_LANES)
-  f.ordered = &ordered_functions_of<needs>;
+  f.ordered = &ordered_functions_of<needs & (rounding_features | features::half_input)>;
 #endif
-  lane_quantizer q(job, coder, out, report, f);
+  if constexpr (!has(needs, element_features | features::other_grid | features::other_rounding))
+    if (job.plans != nullptr) {
+      const auto& plans = *static_cast<const rounding_plans*>(job.plans);
+      lane_quantizer q(job, coder, out, report, cheap_lookup ? plans.cheap : plans.other, f);
+      return run(q);
+    }
+  const rounding_plan plan = job.format.is_wide() ? wide_plan(job.format, coder.rounding.what)
+                                                  : make_plan(job.format.grid, coder.rounding.what, cheap_lookup);
+  lane_quantizer q(job, coder, out, report, plan, f);
   run(q);
 }

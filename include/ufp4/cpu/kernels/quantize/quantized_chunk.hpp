@@ -55,15 +55,25 @@ void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, 
     }
 }
 
+/// The kernels of such an operation.
+struct chunk_kernels {
+  quantize_function* quantize;
+  dequantize_function* dequantize;
+  hadamard_function* transform;  ///< or null, where no policy asks for one
+};
+template <features needs>
+chunk_kernels kernels_of_chunks(isa tier, const quantize_job& job, const block_coder<rounding_spec>& coder) {
+  chunk_kernels all{quantize_kernel_for(kernels::quantize<needs>, job, coder, tier).kernel,
+                    kernel_for(kernels::dequantize<needs>, tier).kernel, nullptr};
+  if constexpr (has(needs, features::transform)) all.transform = kernel_for(kernels::hadamard<needs>, tier).kernel;
+  return all;
+}
+
 /// Does what fake_quantize_strips does, with the kernels of an instruction set. A chunk is read before any of it is
 /// written, so x and out may be the same matrix.
-template <class Use = void>  // so that an include instantiates no kernel (cpu/kernels.hpp)
-void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder<rounding_spec>& coder,
-                          bool undo_transform, const sink& out, std::size_t first, std::size_t last,
-                          quantize_report& report) {
-  const auto quantize = quantize_kernel_for(kernels::quantize<quantize_needs::all>, whole, coder, tier).kernel;
-  const auto dequantize = kernel_for(kernels::dequantize<dequantize_needs::all>, tier).kernel;
-  const auto transform = kernel_for(kernels::hadamard<Use>, tier).kernel;
+inline void fake_quantize_chunks(const chunk_kernels& run, const quantize_job& whole,
+                                 const block_coder<rounding_spec>& coder, bool undo_transform, const sink& out,
+                                 std::size_t first, std::size_t last, quantize_report& report) {
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
   const auto size = static_cast<std::ptrdiff_t>(out.kind == dtype::f32 ? 4 : 2);
   quantized_chunk chunk;
@@ -72,13 +82,13 @@ void fake_quantize_chunks(isa tier, const quantize_job& whole, const block_coder
     to.data = static_cast<char*>(out.data) + out.offset(s * height, k) * size;
     to.rows = job.x.rows;
     to.cols = job.x.cols;
-    quantize(job, coder, {chunk.codes, chunk.scales}, 0, strips, report);
+    run.quantize(job, coder, {chunk.codes, chunk.scales}, 0, strips, report);
     if (!undo_transform || job.transform.n == 1)
-      return dequantize(chunk.quantized(job, coder.tensor.decode, to.cols), to, 0, to.rows);
+      return run.dequantize(chunk.quantized(job, coder.tensor.decode, to.cols), to, 0, to.rows);
     const auto stride = static_cast<std::ptrdiff_t>(job.padded_cols);
     const sink decoded{chunk.values, dtype::f32, to.rows, job.padded_cols, stride, 1};
-    dequantize(chunk.quantized(job, coder.tensor.decode, job.padded_cols), decoded, 0, to.rows);
-    transform(job.transform, true, {chunk.values, dtype::f32, to.rows, job.padded_cols, stride, 1}, to, 0, to.rows);
+    run.dequantize(chunk.quantized(job, coder.tensor.decode, job.padded_cols), decoded, 0, to.rows);
+    run.transform(job.transform, true, {chunk.values, dtype::f32, to.rows, job.padded_cols, stride, 1}, to, 0, to.rows);
   });
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ufp4/block/features.hpp>
 #include <ufp4/round/round_to_grid.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -32,6 +33,11 @@ struct rank_bins {
   level_bins bins{};
   alignas(64) std::uint32_t below[32];  ///< how many cuts are below the bin
   alignas(64) float cut[32];            ///< the one in the bin, or infinity
+
+  constexpr rank_bins() {
+    if (!std::is_constant_evaluated()) return;
+    for (int i = 0; i < 32; ++i) below[i] = 0, cut[i] = 0;
+  }
 };
 
 struct rounding_plan {
@@ -56,7 +62,7 @@ struct rounding_plan {
   float unit = 0, qmax = 0;
   std::uint32_t mantissa_bits = 1;  ///< of two_bit_mantissa, and of floats of one byte
   /// Of the same; the unit is their smallest number.
-  float smallest_normal() const { return unit * static_cast<float>(1u << mantissa_bits); }
+  constexpr float smallest_normal() const { return unit * static_cast<float>(1u << mantissa_bits); }
   float lowest = 0;                         ///< halves: smaller magnitudes count as this one
   alignas(64) std::uint32_t step[16] = {};  ///< halves: see plan_halves
   alignas(16) std::uint8_t code[16] = {};   ///< of each index; where the grid is symmetric, bit 3 is the sign
@@ -67,14 +73,14 @@ struct rounding_plan {
   rank_bins ranks;                               ///< of cuts and cuts_stochastic, with cheap lookups
 };
 
-inline float float_before(float x) {  // x is finite
+constexpr float float_before(float x) {  // x is finite
   const std::uint32_t bits = ufp4::detail::to_bits(x);
   if ((bits & ufp4::detail::magnitude_mask) == 0) return ufp4::detail::to_float(0x80000001u);
   return ufp4::detail::to_float(ufp4::detail::is_negative(x) ? bits + 1 : bits - 1);
 }
 
 /// The largest float that does not reach level i from level i - 1, so that t reaches it iff t > cut.
-inline float cut_below(const grid4& g, rounding_spec::kind rounding, int i) {
+constexpr float cut_below(const grid4& g, rounding_spec::kind rounding, int i) {
   const bool positive = i > g.zero;
   const float below = g.level[i - 1], above = g.level[i];
   if (rounding == rounding_spec::kind::toward_zero || rounding == rounding_spec::kind::stochastic)
@@ -88,26 +94,13 @@ inline float cut_below(const grid4& g, rounding_spec::kind rounding, int i) {
   return tie_reaches && static_cast<double>(nearest) == middle ? float_before(nearest) : nearest;
 }
 
-/// A power of two from 2^-60 to 2^60.
-inline bool is_power_of_two(float x) {
-  const std::uint32_t bits = ufp4::detail::to_bits(x);
-  return (bits & 0x007FFFFFu) == 0 && bits >= 67u << 23 && bits <= 187u << 23;
-}
-
-inline bool is_symmetric(const grid4& g) {
+constexpr bool is_symmetric(const grid4& g) {
   bool same = g.zero <= 7 && g.levels == 2 * g.zero + 1;
   for (int i = 1; same && i <= g.zero; ++i) same = g.level[g.zero + i] == -g.level[g.zero - i];
   return same;
 }
 
-/// Whether the magnitudes are unit times these.
-inline bool has_magnitudes(const grid4& g, float unit, const int (&multiple)[8]) {
-  bool same = g.zero == 7 && is_power_of_two(unit);
-  for (int i = 0; same && i < 8; ++i) same = g.level[7 + i] == unit * static_cast<float>(multiple[i]);
-  return same;
-}
-
-inline void plan_cuts(const grid4& g, rounding_spec::kind rounding, bool symmetric, rounding_plan& p) {
+constexpr void plan_cuts(const grid4& g, rounding_spec::kind rounding, bool symmetric, rounding_plan& p) {
   const int first = symmetric ? g.zero : 0;
   p.cuts = g.levels - 1 - first;
   for (int i = 0; i < p.cuts; ++i) p.cut[i] = cut_below(g, rounding, first + i + 1);
@@ -116,7 +109,7 @@ inline void plan_cuts(const grid4& g, rounding_spec::kind rounding, bool symmetr
   for (int i = 0; i <= p.cuts; ++i) {
     p.level[i] = g.level[first + i];
     p.gap[i] = i < p.cuts ? g.level[first + i + 1] - g.level[first + i] : 1.0f;
-    p.exact_gaps = p.exact_gaps && is_power_of_two(p.gap[i]);
+    p.exact_gaps = p.exact_gaps && ufp4::detail::is_power_of_two(p.gap[i]);
   }
   for (int i = 0; p.exact_gaps && i <= p.cuts; ++i) p.gap[i] = 65536.0f / p.gap[i];
 }
@@ -124,7 +117,7 @@ inline void plan_cuts(const grid4& g, rounding_spec::kind rounding, bool symmetr
 /// For magnitudes that have at most one cut in each half of a binade, in the eight binades up to that of qmax: the bits
 /// of |t| plus a number that belongs to the half have the index in bits 24 and up. The bits of the float above a cut
 /// give exactly the next index.
-inline bool plan_halves(rounding_plan& p) {
+constexpr bool plan_halves(rounding_plan& p) {
   const std::uint32_t top = ufp4::detail::to_bits(p.qmax) >> 23;
   if (top < 32 || top > 222) return false;
   const std::uint32_t first = (top - 7) << 1;
@@ -144,7 +137,7 @@ inline bool plan_halves(rounding_plan& p) {
   return index == p.cuts;
 }
 
-inline void plan_codes(const grid4& g, bool symmetric, rounding_plan& p) {
+constexpr void plan_codes(const grid4& g, bool symmetric, rounding_plan& p) {
   for (int i = 0; i < g.levels; ++i) {
     const int magnitude = i < g.zero ? g.zero - i : i - g.zero;
     p.code[symmetric ? (i < g.zero ? 8 | magnitude : magnitude) : i] = g.code[i];
@@ -160,7 +153,7 @@ inline void plan_codes(const grid4& g, bool symmetric, rounding_plan& p) {
 inline constexpr float near_offset = 0.53125f;
 inline constexpr std::uint32_t near_margin = 4;
 
-inline void plan_near(rounding_plan& p) {
+constexpr void plan_near(rounding_plan& p) {
   constexpr float cut[8] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, infinity};
   std::uint32_t index = 0;
   for (std::uint32_t quarter = 126 << 2; quarter < 130 << 2; ++quarter) {
@@ -171,12 +164,12 @@ inline void plan_near(rounding_plan& p) {
   }
 }
 
-inline level_bins make_bins(float low, float high) {
+constexpr level_bins make_bins(float low, float high) {
   level_bins b;
   b.per_width = 30.0f / (high - low);
   const auto sum_of = [&](float v) {
     const double place = static_cast<double>(v) * static_cast<double>(b.per_width);
-    return ufp4::detail::to_bits(level_bins::zero) + static_cast<std::uint32_t>(__builtin_lrint(place));
+    return ufp4::detail::to_bits(level_bins::zero) + static_cast<std::uint32_t>(static_cast<std::int32_t>(place + 0x1.8p52 - 0x1.8p52));
   };
   b.first = sum_of(low);
   b.last = sum_of(high);
@@ -185,7 +178,7 @@ inline level_bins make_bins(float low, float high) {
 /// Calls visit(k modulo 32, i, inside) for every bin: `i` cuts are below it, and cut i is inside or not. False if two
 /// are.
 template <class Cut, class Visit>
-bool each_bin(const level_bins& bins, int cuts, const Cut& cut, const Visit& visit) {
+constexpr bool each_bin(const level_bins& bins, int cuts, const Cut& cut, const Visit& visit) {
   const auto place = [&](int i) { return static_cast<double>(cut(i)) * static_cast<double>(bins.per_width); };
   const auto zero = static_cast<std::int32_t>(ufp4::detail::to_bits(level_bins::zero));
   int i = 0;
@@ -199,9 +192,9 @@ bool each_bin(const level_bins& bins, int cuts, const Cut& cut, const Visit& vis
   return true;
 }
 /// Whether a grid can be divided into bins without overflows.
-inline bool has_bins(float low, float high) { return high - low > 0x1p-40f && high - low < 0x1p40f; }
+constexpr bool has_bins(float low, float high) { return high - low > 0x1p-40f && high - low < 0x1p40f; }
 
-inline void plan_ranks(float low, float high, rounding_plan& p) {
+constexpr void plan_ranks(float low, float high, rounding_plan& p) {
   if (!has_bins(low, high)) return;
   p.ranks.bins = make_bins(low, high);
   p.ranks.usable = each_bin(
@@ -222,7 +215,7 @@ struct distance_bins {
   alignas(64) float distance[32] = {};  ///< in widths
 };
 /// `magnitudes`: of these only, the levels are from 0 on.
-inline distance_bins plan_distances(const float* level, int levels, bool magnitudes) {
+constexpr distance_bins plan_distances(const float* level, int levels, bool magnitudes) {
   distance_bins d;
   const float low = level[0], high = level[levels - 1];
   if (!has_bins(low, high)) return d;
@@ -241,15 +234,15 @@ inline distance_bins plan_distances(const float* level, int levels, bool magnitu
 }
 
 /// `cheap_lookup`: the instruction set looks up sixteen floats in an instruction or two.
-inline rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, bool cheap_lookup) {
+constexpr rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, bool cheap_lookup) {
   using kind = rounding_plan::kind;
   rounding_plan p;
   const bool symmetric = is_symmetric(g), even = rounding == rounding_spec::kind::nearest_even;
   const bool random = rounding == rounding_spec::kind::stochastic;
   p.qmax = g.qmax;
   p.unit = g.level[g.zero + 1 < g.levels ? g.zero + 1 : g.zero];
-  const bool uniform = symmetric && has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 5, 6, 7});
-  const bool two_bit = symmetric && has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 6, 8, 12});
+  const ufp4::detail::features values = ufp4::detail::features_of(g);
+  const bool uniform = values == features::uniform_grid, two_bit = values == features::two_bit_grid;
   plan_codes(g, symmetric, p);
   if (even || rounding == rounding_spec::kind::nearest_away)
     p.nearby = uniform ? near_kind::uniform : two_bit ? near_kind::two_bit_mantissa : near_kind::none;
@@ -269,5 +262,14 @@ inline rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, boo
     plan_ranks(g.level[symmetric ? g.zero : 0], g.level[g.levels - 1], p);
   return p;
 }
+
+/// The plans of a format for instruction sets with cheap lookups and without.
+struct rounding_plans {
+  rounding_plan cheap, other;
+};
+/// Those of a format that its type tells: constants, which no call computes.
+template <class F, rounding_spec::kind rounding>
+inline constexpr rounding_plans plans_of_type{make_plan(spec_of<F>.grid, rounding, true),
+                                              make_plan(spec_of<F>.grid, rounding, false)};
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -35,7 +35,7 @@ struct tile_transform {
   alignas(64) std::uint32_t flip[max_transform];  ///< sign bits
 
   explicit tile_transform(const transform_spec& t)
-      : n(t.n), rounds_to_bf16(t.rounds_to_bf16), factor(hadamard_factor(t.n)) {
+      : n(t.n), rounds_to_bf16(t.rounds_to_bf16), factor(t.n == 1 ? 1.0f : hadamard_factor(t.n)) {
     for (std::uint32_t j = 0; j < t.n; ++j) flip[j] = t.signs[j / 32] << (31 - j % 32) & ufp4::detail::sign_mask;
   }
   /// Whether one visit of sixteen elements does all.
@@ -200,19 +200,22 @@ void read_sixteens(const tile_transform& h, Source from, std::size_t count, std:
   }
 }
 
-/// The transform of a job; without the code that transforms, for kernels that never do.
-template <quantize_needs needs>
+template <features needs, bool transforms>
+void set_readers(tile_transform& h) {
+  h.read_f32 = &read_sixteens<transforms, lane_runs<dtype::f32>>;
+  if constexpr (has(needs, features::half_input)) {
+    h.read_bf16 = &read_sixteens<transforms, lane_runs<dtype::bf16>>;
+    if constexpr (loads_fp16) h.read_fp16 = &read_sixteens<transforms, lane_runs<dtype::fp16>>;
+  }
+}
+/// The transform of a job.
+template <features needs>
 tile_transform transform_of(const transform_spec& t) {
   tile_transform h(t);
-  h.read_f32 = &read_sixteens<false, lane_runs<dtype::f32>>;
-  h.read_bf16 = &read_sixteens<false, lane_runs<dtype::bf16>>;
-  if constexpr (loads_fp16) h.read_fp16 = &read_sixteens<false, lane_runs<dtype::fp16>>;
-  if constexpr (has_every_rounding(needs)) {
+  set_readers<needs, false>(h);
+  if constexpr (has(needs, features::transform)) {
     h.read_columns = &read_sixteens<true, lane_columns>;
-    if (t.n == 1) return h;
-    h.read_f32 = &read_sixteens<true, lane_runs<dtype::f32>>;
-    h.read_bf16 = &read_sixteens<true, lane_runs<dtype::bf16>>;
-    if constexpr (loads_fp16) h.read_fp16 = &read_sixteens<true, lane_runs<dtype::fp16>>;
+    if (t.n != 1) set_readers<needs, true>(h);
   }
   return h;
 }

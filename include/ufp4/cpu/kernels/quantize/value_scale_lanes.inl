@@ -216,7 +216,7 @@ class value_scales {
   /// The scales of blocks.
   void operator()(const lane_values& v, u32 amax, u32& bits, lane_scales& s, quantize_report& report) const {
     quantize_report ignored;
-    choose_scales(plain_, argument(v, amax), bits, s, compares() ? ignored : report);
+    choose_scales<scale_features | features::quotient>(plain_, argument(v, amax), bits, s, compares() ? ignored : report);
     if (compares()) finish(amax, best(v, bits, amax), bits, s, report);
   }
 

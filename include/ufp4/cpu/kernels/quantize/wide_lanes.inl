@@ -124,15 +124,15 @@ void code_wide(const rounding_plan& p, const lane_blocks& v, u32* words) {
   }
 }
 
-template <quantize_needs needs, template <bool> class Rounder, class Nearest>
+template <features needs, template <bool> class Rounder, class Nearest>
 code_blocks* code_wide_by(rounding_spec::kind rounding) {
-  if constexpr (has_every_rounding(needs))
+  if constexpr (has(needs, features::random_bits))
     if (rounding == rounding_spec::kind::stochastic) return &code_wide<Rounder<true>>;
   return rounding == rounding_spec::kind::nearest_even ? &code_wide<Nearest> : &code_wide<Rounder<false>>;
 }
-template <quantize_needs needs>
+template <features needs>
 code_blocks* code_wide_of(ufp4::wide_element what, rounding_spec::kind rounding) {
-  if constexpr (has_extended(needs))
+  if constexpr (has(needs, features::byte_float))
     if (what != ufp4::wide_element::int8) return code_wide_by<needs, wide_float_rounder, wide_float_nearest>(rounding);
   return code_wide_by<needs, wide_rounder, wide_nearest>(rounding);
 }
