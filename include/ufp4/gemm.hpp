@@ -93,13 +93,13 @@ void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c) {
 
 /// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as
 /// with q itself, in less time. A copy: q may go.
-inline any_prepacked prepack(const cpu::context& ctx, const any_quantized_view& q) {
+inline any_prepacked prepack(const cpu::context& ctx, const detail::quantized_argument& q) {
   any_prepacked out(q.spec(), q.rows(), q.cols(), q.transform());
   detail::prepack_to(ctx, q, out);
   return out;
 }
 /// The same into the caller's memory of prepacked_size, which must not overlap q. The returned view refers to it.
-inline any_prepacked_view prepack_into(const cpu::context& ctx, const any_quantized_view& q,
+inline any_prepacked_view prepack_into(const cpu::context& ctx, const detail::quantized_argument& q,
                                        const quantized_storage& memory) {
   constexpr const char* operation = "prepack_into";
   detail::check_prepacked_spans(operation, {q.spec(), q.tensor_scale(), q.rows(), q.cols(), q.transform()},
@@ -123,7 +123,8 @@ auto prepack(const Q& q) {
 /// quantized matrix.
 template <prepacked_owner P>
 P row_range(const P& p, std::size_t first, std::size_t count) {
-  return prepack(cpu::context{.threads = 1}, row_range(unpack(p), first, count));
+  const auto q = unpack(p);
+  return prepack(cpu::context{.threads = 1}, row_range(q, first, count));
 }
 template <prepacked_owner P>
 P col_range(const P& p, std::size_t first, std::size_t count) {
