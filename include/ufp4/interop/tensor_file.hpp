@@ -56,6 +56,7 @@ class tensor_file {
             printable(t.name), " has ", t.shape[1]);
     expects(first <= t.shape[0] && out.rows() <= t.shape[0] - first, "read_rows: range out of bounds: rows ", first,
             " to ", first + out.rows(), ", but tensor ", printable(t.name), " has ", t.shape[0]);
+    ufp4::detail::check_output("read_rows", "out", out);
     if (t.column_major)
       read_runs(ufp4::transpose(out), t, t.shape[0], first);
     else
