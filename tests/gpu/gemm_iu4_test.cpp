@@ -167,8 +167,7 @@ TEST_CASE("a group's products by WMMA in 4-bit integers are the bits of each alo
     std::mt19937_64 gen{support::seed(10)};
     const gpu::quantized_matrix<mx_e1m2> b(model::random_quantized<mx_e1m2>(gen, 21, 96));
     std::vector<gpu::quantized_matrix<mxint4>> a;
-    for (const std::size_t rows : {5u, 140u, 17u})
-      a.emplace_back(model::random_quantized<mxint4>(gen, rows, 96));
+    for (const std::size_t rows : {5u, 140u, 17u}) a.emplace_back(model::random_quantized<mxint4>(gen, rows, 96));
     std::vector<gpu::buffer<float>> alone, together;
     std::vector<gpu::gemm_job> jobs;
     for (const auto& x : a)
