@@ -68,7 +68,7 @@ namespace ufp4::inline UFP4_CODE {
 /// | A, B      | any_quantized, quantized_matrix, a view of either, or operand<F>(x, policies...), quantized in this  |
 /// |           | call; formats may differ, block lengths not. One of them may be a plain matrix_view, or              |
 /// |           | unquantized(x, transform); B may be prepacked                                                        |
-/// | C         | float, bf16 or fp16; must not overlap an operand. Written after every check has passed               |
+/// | C         | float, bf16 or fp16; overlaps neither an operand nor itself. Written after every check has passed    |
 /// | transform | the same on both sides: it cancels in the product                                                    |
 /// | NaN       | a block with a NaN scale makes every element of C that depends on it NaN                             |
 /// | K = 0     | the same formulas with an empty sum; M = 0 or N = 0: nothing happens                                 |
