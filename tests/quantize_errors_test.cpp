@@ -170,7 +170,8 @@ TEST_CASE("null data with a non-zero extent") {
         "dequantize: out is null, but has 3 x 40 elements");
   CHECK(b.untouched());
   CHECK(amax(matrix_view<const float>{nullptr, 0, cols}).value == 0);
-  CHECK(quantize<nvfp4>(matrix_view<const float>{nullptr, rows, 0}).codes().empty());
+  const auto empty = quantize<nvfp4>(matrix_view<const float>{nullptr, rows, 0});
+  CHECK(empty.codes().empty());
 }
 
 TEST_CASE("undo_transform is for fake_quantize alone") {

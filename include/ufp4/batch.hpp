@@ -43,6 +43,34 @@ void check_batch_shapes(const char* operation, const std::vector<Q>& q, const ma
           " outputs");
 }
 
+/// Two matrices of a batch that are k apart share an element where k * stride + i * row_stride is a multiple
+/// j * col_stride, for |i| < rows and |j| < cols. The elements of one matrix must not overlap (check_output).
+inline bool matrices_overlap(const sink& first, std::size_t size, std::ptrdiff_t stride) {
+  const auto rows = static_cast<std::ptrdiff_t>(first.rows), cols = static_cast<std::ptrdiff_t>(first.cols);
+  if (rows == 0 || cols == 0) return false;
+  const std::size_t reach =
+      (first.rows - 1) * magnitude(first.row_stride) + (first.cols - 1) * magnitude(first.col_stride);
+  for (std::size_t k = 1; k < size && k * magnitude(stride) <= reach; ++k)
+    for (std::ptrdiff_t i = 1 - rows; i < rows; ++i) {
+      const std::ptrdiff_t apart = static_cast<std::ptrdiff_t>(k) * stride + i * first.row_stride;
+      if (apart == 0) return true;
+      if (first.col_stride == 0 || apart % first.col_stride != 0) continue;
+      if (magnitude(apart / first.col_stride) < first.cols) return true;
+    }
+  return false;
+}
+
+/// What is checked of a batch that is written: no two elements, of any of its matrices, have the same address.
+template <matrix_scalar T>
+void check_batch_output(const char* operation, const matrix_batch<T>& out) {
+  if (out.size() == 0) return;
+  const sink first = sink_of(out[0]);
+  check_output(operation, "out", first);
+  expects(!matrices_overlap(first, out.size(), out.stride()), operation, ": matrices of out overlap: ", out.size(),
+          " of ", first.rows, " x ", first.cols, " with row stride ", first.row_stride, ", column stride ",
+          first.col_stride, " and stride ", out.stride());
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
@@ -83,6 +111,7 @@ std::vector<quantized_matrix<F>> quantize(const matrix_batch<T>& x, batch_amax w
 template <quantized_like Q, class T>
 void dequantize(const cpu::context& ctx, const std::vector<Q>& q, const matrix_batch<T>& out) {
   detail::check_batch_shapes("dequantize", q, out);
+  detail::check_batch_output("dequantize", out);
   for (std::size_t i = 0; i < q.size(); ++i) detail::check_dequantize("dequantize", any_quantized_view(q[i]), out[i]);
   for (std::size_t i = 0; i < q.size(); ++i) dequantize(ctx, q[i], out[i]);
 }

@@ -401,7 +401,7 @@ namespace ufp4::inline UFP4_CODE {
 /// | errors       | std::invalid_argument for blocks of different numbers of rows, elements of one byte, or an       |
 /// |              | invalid format                                                                                   |
 /// | bits         | numerics 5; the same on every instruction set and with every number of threads                   |
-inline any_quantized cast(const cpu::context& ctx, const any_quantized_view& q, const format_spec& to,
+inline any_quantized cast(const cpu::context& ctx, const detail::quantized_argument& q, const format_spec& to,
                           cast_report& report) {
   detail::check_cast("cast", q, to);
   any_quantized out(to, q.rows(), q.cols(), q.transform());
@@ -410,7 +410,7 @@ inline any_quantized cast(const cpu::context& ctx, const any_quantized_view& q, 
 }
 /// The same into the caller's memory of storage_size(to, q.rows(), q.cols(), q.transform()), which must not overlap q.
 /// The returned view refers to it.
-inline any_quantized_view cast_into(const cpu::context& ctx, const any_quantized_view& q, const format_spec& to,
+inline any_quantized_view cast_into(const cpu::context& ctx, const detail::quantized_argument& q, const format_spec& to,
                                     const quantized_storage& memory, cast_report& report) {
   constexpr const char* operation = "cast_into";
   detail::check_cast(operation, q, to);
@@ -420,10 +420,10 @@ inline any_quantized_view cast_into(const cpu::context& ctx, const any_quantized
   return {to, memory.codes, memory.scales, scale, q.rows(), q.cols(), q.transform()};
 }
 /// The same on all cores, with or without a report.
-inline any_quantized cast(const any_quantized_view& q, const format_spec& to, cast_report& report) {
+inline any_quantized cast(const detail::quantized_argument& q, const format_spec& to, cast_report& report) {
   return cast(cpu::context{}, q, to, report);
 }
-inline any_quantized cast(const any_quantized_view& q, const format_spec& to) {
+inline any_quantized cast(const detail::quantized_argument& q, const format_spec& to) {
   cast_report ignored;
   return cast(q, to, ignored);
 }

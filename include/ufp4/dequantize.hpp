@@ -49,7 +49,7 @@ namespace ufp4::inline UFP4_CODE {
 ///
 /// | shape     | out is q.rows() x q.cols(): padding is not written                                          |
 /// | transform | not undone: it cancels in a product (fake_quantize with undo_transform, hadamard_inverse)   |
-/// | aliasing  | out must not overlap q's codes or scales                                                    |
+/// | aliasing  | out must not overlap q's codes or scales, and its elements not each other                   |
 /// | bits      | identical for every isa and thread count                                                    |
 template <quantized_like Q, matrix_scalar T>
 void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) {

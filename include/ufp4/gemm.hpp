@@ -74,7 +74,7 @@ namespace ufp4::inline UFP4_CODE {
 /// | A, B      | any_quantized, quantized_matrix, a view of either, or operand<F>(x, policies...), quantized in this  |
 /// |           | call; formats may differ, block lengths not. One of them may be a plain matrix_view, or              |
 /// |           | unquantized(x, transform); B may be prepacked                                                        |
-/// | C         | float, bf16 or fp16; must not overlap an operand. Written after every check has passed               |
+/// | C         | float, bf16 or fp16; overlaps neither an operand nor itself. Written after every check has passed    |
 /// | transform | the same on both sides: it cancels in the product                                                    |
 /// | NaN       | a block with a NaN scale makes every element of C that depends on it NaN                             |
 /// | K = 0     | the same formulas with an empty sum; M = 0 or N = 0: nothing happens                                 |
@@ -99,13 +99,13 @@ void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c) {
 
 /// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as
 /// with q itself, in less time. A copy: q may go.
-inline any_prepacked prepack(const cpu::context& ctx, const any_quantized_view& q) {
+inline any_prepacked prepack(const cpu::context& ctx, const detail::quantized_argument& q) {
   any_prepacked out(q.spec(), q.rows(), q.cols(), q.transform());
   detail::prepack_to(ctx, q, out);
   return out;
 }
 /// The same into the caller's memory of prepacked_size, which must not overlap q. The returned view refers to it.
-inline any_prepacked_view prepack_into(const cpu::context& ctx, const any_quantized_view& q,
+inline any_prepacked_view prepack_into(const cpu::context& ctx, const detail::quantized_argument& q,
                                        const quantized_storage& memory) {
   constexpr const char* operation = "prepack_into";
   detail::check_prepacked_spans(operation, {q.spec(), q.tensor_scale(), q.rows(), q.cols(), q.transform()},
@@ -129,7 +129,8 @@ auto prepack(const Q& q) {
 /// quantized matrix.
 template <prepacked_owner P>
 P row_range(const P& p, std::size_t first, std::size_t count) {
-  return prepack(cpu::context{.threads = 1}, row_range(unpack(p), first, count));
+  const auto q = unpack(p);
+  return prepack(cpu::context{.threads = 1}, row_range(q, first, count));
 }
 template <prepacked_owner P>
 P col_range(const P& p, std::size_t first, std::size_t count) {

@@ -26,7 +26,7 @@ namespace ufp4::inline UFP4_CODE {
 /// Transforms the rows of x (numerics 4), as quantize does before it scales.
 ///
 /// | shape    | out has x's rows, and x's columns padded with zeros to a multiple of n                |
-/// | aliasing | out may be x itself (the same data, type and strides); no other overlap               |
+/// | aliasing | out may be x itself (the same data, type and strides); no other overlap, nor in out   |
 /// | bits     | identical for every isa and thread count; bf16 and fp16 outputs are rounded once more |
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
 void hadamard_forward(const cpu::context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {

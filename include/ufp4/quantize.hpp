@@ -183,7 +183,7 @@ void fake_quantize_to(const cpu::context& ctx, const source& x, const format_spe
   constexpr const char* operation = "fake_quantize";
   constexpr features needs = O::needs;
   check_quantize(operation, format, x, options, true);
-  check_data(operation, "out", out);
+  check_output(operation, "out", out);
   expects(out.rows == x.rows && out.cols == x.cols, operation, ": shape mismatch: out is ", out.rows, " x ", out.cols,
           ", x is ", x.rows, " x ", x.cols);
   expects(same_elements(x, out) || !share_bytes(x, out), operation, ": out overlaps x without being the same matrix");

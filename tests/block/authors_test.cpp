@@ -62,9 +62,12 @@ TEST_CASE("compat Four Over Six: the order of the sum of errors and the tie deci
   // A block whose errors under 4 and 6 are equal takes 6: 1 becomes 6 or 4, both exact.
   const std::vector<float> x = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
   const matrix_view<const float> view{x.data(), 1, 16};
-  CHECK(quantize<compat::te_nvfp4_four_over_six<>>(view).scales()[0].bits() == 0x78);  // 256
-  CHECK(quantize<compat::fouroversix_nvfp4<>>(view).scales()[0].bits() == 0x78);
-  CHECK(quantize<compat::te_nvfp4_four_over_six<absolute, 448>>(view).scales()[0].bits() == 0x7E);  // both saturate
+  const auto usual = quantize<compat::te_nvfp4_four_over_six<>>(view);
+  CHECK(usual.scales()[0].bits() == 0x78);  // 256
+  const auto authors = quantize<compat::fouroversix_nvfp4<>>(view);
+  CHECK(authors.scales()[0].bits() == 0x78);
+  const auto with_448 = quantize<compat::te_nvfp4_four_over_six<absolute, 448>>(view);
+  CHECK(with_448.scales()[0].bits() == 0x7E);  // both saturate
   // A scale that underflows: Transformer Engine has the codes of x * FLT_MAX, fouroversix has zeros.
   std::vector<float> two(32, 0.0f);
   two[0] = 3, two[16] = 1e-7f, two[17] = -1e-7f;

@@ -831,6 +831,18 @@ TEST_CASE("wrong arguments of products, layers and texts are errors that name th
   const ufp4_quantized both[] = {q, q};
   REQUIRE(message_of(ufp4_gemm_grouped(nullptr, 2, both, both, twice, nullptr)) ==
           "ufp4_gemm_grouped: C[0] overlaps C[1]");
+  ufp4_matrix shared = cm;
+  shared.row_stride = 3;
+  const std::string overlap = ": elements of C overlap: 4 x 4 with row stride 3 and column stride 1";
+  REQUIRE(message_of(ufp4_gemm(nullptr, &q, &q, &shared, nullptr)) == "ufp4_gemm" + overlap);
+  REQUIRE(message_of(ufp4_gemm_plain(nullptr, &xm, &q, &shared, nullptr)) == "ufp4_gemm_plain" + overlap);
+  REQUIRE(message_of(ufp4_gemm_grouped(nullptr, 1, &q, &q, &shared, nullptr)) ==
+          "ufp4_gemm_grouped, product 0" + overlap);
+  matrix<float> back(4, 32);
+  ufp4_matrix repeated = c_matrix(back);
+  repeated.row_stride = 0;
+  REQUIRE(message_of(ufp4_dequantize(nullptr, &q, &repeated)) ==
+          "ufp4_dequantize: elements of out overlap: 4 x 32 with row stride 0 and column stride 1");
   REQUIRE(message_of(ufp4_prepack(nullptr, &q, &w)) == "ufp4_prepack: to.format is not the format of q");
 
   ufp4_recipe r = UFP4_RECIPE_INIT;

@@ -66,6 +66,36 @@ void elements_of_one_byte() {  // error: formats with elements of one byte (int8
 #endif
 }
 
+// A view of a temporary would refer to freed memory in the next statement.
+
+void view_of_a_temporary_device_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  const gpu::quantized_view<nvfp4> v = gpu::quantized_matrix<nvfp4>(4, 16);
+#else
+  const gpu::quantized_matrix<nvfp4> q(4, 16);
+  const gpu::quantized_view<nvfp4> v = q;
+#endif
+  (void)v;
+}
+
+void view_member_of_a_temporary_device_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  (void)gpu::quantized_matrix<nvfp4>(4, 16).view();
+#else
+  const gpu::quantized_matrix<nvfp4> q(quantized_matrix<nvfp4>(4, 16));
+  (void)q.view();
+#endif
+}
+
+void span_of_a_temporary_buffer() {  // error: deleted
+#if defined(MISTAKE)
+  (void)gpu::buffer<float>(16).span();
+#else
+  const gpu::buffer<float> memory(16);
+  (void)memory.span();
+#endif
+}
+
 // error: mfma_scale_gfx950: 8-bit elements have another order along K than those of 6 and 4 bits: both operands must
 //        have 8 bits, or neither
 void bytes_against_nibbles() {

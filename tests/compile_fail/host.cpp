@@ -333,6 +333,226 @@ void no_format() {  // error: quantizer_target
 #endif
 }
 
+// Views of temporaries. Each of these would refer to freed memory in the next statement.
+
+void view_of_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  const matrix_view<float> v = matrix<float>(4, 16);
+#else
+  matrix<float> m(4, 16);
+  const matrix_view<float> v = m;
+#endif
+  (void)v;
+}
+
+void const_view_of_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  const matrix_view<const float> v(dequantize(q));
+#else
+  const matrix<float> m = dequantize(q);
+  const matrix_view<const float> v(row_range(m, 0, 2));
+#endif
+  (void)v;
+}
+
+void view_assigned_from_a_temporary_matrix() {  // error: deleted
+  matrix_view<float> v;
+#if defined(MISTAKE)
+  v = matrix<float>(4, 16);
+#else
+  v = row_range(y, 0, 2);
+#endif
+  (void)v;
+}
+
+void transpose_of_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  (void)transpose(dequantize(q));
+#else
+  (void)transpose(row_range(y, 0, 2));
+#endif
+}
+
+void const_transpose_of_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  (void)transpose<const float>(dequantize(q));
+#else
+  const matrix<float> m = dequantize(q);
+  (void)transpose<float>(m);
+#endif
+}
+
+void rows_of_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  (void)row_range(dequantize(q), 0, 2);
+#else
+  (void)row_range(transpose(y), 0, 2);
+#endif
+}
+
+void columns_of_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  (void)col_range(dequantize(q), 0, 2);
+#else
+  (void)col_range(transpose(y), 0, 2);
+#endif
+}
+
+void batch_in_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  (void)matrix_batch<float>(matrix<float>(4, 16), 2, 32);
+#else
+  (void)matrix_batch<float>(y, 2, 32);
+#endif
+}
+
+void operand_of_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  const auto a = operand<nvfp4>(dequantize(q), hadamard<16>{});
+#else
+  const auto a = operand<nvfp4>(row_range(x, 0, 2), hadamard<16>{});
+#endif
+  (void)a;
+}
+
+void plain_operand_of_a_temporary_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  const auto a = unquantized(dequantize(q), hadamard<16>{});
+#else
+  const auto a = unquantized(row_range(x, 0, 2), hadamard<16>{});
+#endif
+  (void)a;
+}
+
+void view_of_a_temporary_quantized_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  const quantized_view<nvfp4> v = quantize<nvfp4>(x);
+#else
+  const quantized_view<nvfp4> v = row_range(q, 0, 2);
+#endif
+  (void)v;
+}
+
+void untyped_view_of_a_temporary_quantized_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  const any_quantized_view v = quantize<nvfp4>(x);
+#else
+  const any_quantized_view v = q;
+#endif
+  (void)v;
+}
+
+void view_of_a_temporary_any_quantized() {  // error: deleted
+#if defined(MISTAKE)
+  const any_quantized_view v = quantize(spec_of<nvfp4>, x);
+#else
+  const any_quantized_view v = any_quantized_view(q);
+#endif
+  (void)v;
+}
+
+void view_assigned_from_a_temporary_any_quantized() {  // error: deleted
+  any_quantized_view v = q;
+#if defined(MISTAKE)
+  v = quantize(spec_of<nvfp4>, x);
+#else
+  v = w;
+#endif
+  (void)v;
+}
+
+void typed_view_of_a_temporary_any_quantized() {  // error: deleted
+#if defined(MISTAKE)
+  const quantized_view<nvfp4> v(quantize(spec_of<nvfp4>, x));
+#else
+  const quantized_view<nvfp4> v(any_quantized_view{q});
+#endif
+  (void)v;
+}
+
+void view_member_of_a_temporary() {  // error: deleted
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x).view();
+#else
+  (void)q.view();
+#endif
+}
+
+void view_member_of_a_temporary_any_quantized() {  // error: deleted
+#if defined(MISTAKE)
+  (void)quantize(spec_of<nvfp4>, x).view();
+#else
+  const any_quantized named = quantize(spec_of<nvfp4>, x);
+  (void)named.view();
+#endif
+}
+
+void rows_of_a_temporary_quantized_matrix() {  // error: deleted
+#if defined(MISTAKE)
+  (void)row_range(quantize<nvfp4>(x), 0, 2);
+#else
+  (void)row_range(q.view(), 0, 2);
+#endif
+}
+
+void rows_of_a_temporary_any_quantized() {  // error: deleted
+#if defined(MISTAKE)
+  (void)row_range(quantize(spec_of<nvfp4>, x), 0, 2);
+#else
+  (void)col_range(quantize(spec_of<nvfp4>, x), 0, 16);
+#endif
+}
+
+void codes_of_a_temporary() {  // error: deleted
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x).codes();
+#else
+  (void)row_range(q, 0, 2).codes();
+#endif
+}
+
+void scales_of_a_temporary() {  // error: deleted
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x).scales();
+#else
+  (void)row_range(q, 0, 2).scales();
+#endif
+}
+
+void scale_bytes_of_a_temporary() {  // error: deleted
+#if defined(MISTAKE)
+  (void)prepack(q).scale_bytes();
+#else
+  (void)packed.scale_bytes();
+#endif
+}
+
+void signed_part_of_temporary_weights() {  // error: deleted
+#if defined(MISTAKE)
+  (void)zero_point_matrix().signed_part();
+#else
+  const zero_point_matrix weights;
+  (void)weights.signed_part();
+#endif
+}
+
+/// A temporary that is used within its statement compiles.
+void temporaries_within_a_statement() {
+  dequantize(quantize<nvfp4>(x), matrix<float>(4, 16));
+  quantized_gemm(quantize<nvfp4>(x), quantize(spec_of<nvfp4>, x), matrix<float>(4, 4));
+  quantized_gemm(dequantize(q), prepack(quantize<nvfp4>(x)), y);
+  (void)unpack(prepack(quantize(spec_of<nvfp4>, x)));
+  (void)(quantize<nvfp4>(x) == quantize(spec_of<nvfp4>, dequantize(q)));
+  (void)cast<mxfp4>(quantize<nvfp4>(x));
+  (void)cast(quantize(spec_of<nvfp4>, x), spec_of<mxfp4>);
+  (void)cast(quantize<nvfp4>(x), spec_of<mxfp4>);
+  (void)col_range(quantize<nvfp4>(x), 0, 16);
+  (void)prepack(cpu::context{}, quantize<nvfp4>(x));
+  (void)(quantize<nvfp4>(x).spec() == quantize(spec_of<nvfp4>, x).spec());
+  const transform_spec& copied = quantize<nvfp4>(x).transform();
+  (void)copied;
+}
+
 // Products.
 
 void product_of_floats() {  // error: at least one side must be quantized

@@ -24,7 +24,8 @@ namespace {
 
 const cpu::context portable{.threads = 1, .isa = cpu::isa::scalar};
 
-bool same(const any_quantized_view& a, const any_quantized_view& b) { return a == b; }
+/// The same of any two types of quantized matrices.
+bool same(const auto& a, const auto& b) { return a == b; }
 
 template <class F, class T>
 void check_quantize(const cpu::context& ctx, const matrix_view<const T>& x) {

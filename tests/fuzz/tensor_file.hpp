@@ -72,10 +72,12 @@ void read_matrix(Reader& file, const ufp4::interop::stored_tensor& t) {
 template <class F, class Reader>
 void read_weight(Reader& file, const std::string& name, std::size_t size) {
   may_reject([&] {
-    require(ufp4::interop::read_quantized<F>(file, name).codes().size() <= size, "more codes than the file has");
+    const auto q = ufp4::interop::read_quantized<F>(file, name);
+    require(q.codes().size() <= size, "more codes than the file has");
   });
   may_reject([&] {
-    require(ufp4::interop::read_quantized(file, name).codes().size() <= size, "more codes than the file has");
+    const auto q = ufp4::interop::read_quantized(file, name);
+    require(q.codes().size() <= size, "more codes than the file has");
   });
 }
 
@@ -84,8 +86,10 @@ template <class Reader>
 void read_slices(Reader& file, const std::string& name, std::size_t size) {
   may_reject([&] {
     const ufp4::interop::stored_weight weight = ufp4::interop::find_weight(file, name);
-    for (std::size_t i = 0; i < weight.slices() && i < 4; ++i)
-      require(ufp4::interop::read_slice(file, weight, i).codes().size() <= size, "more codes than the file has");
+    for (std::size_t i = 0; i < weight.slices() && i < 4; ++i) {
+      const auto slice = ufp4::interop::read_slice(file, weight, i);
+      require(slice.codes().size() <= size, "more codes than the file has");
+    }
   });
 }
 

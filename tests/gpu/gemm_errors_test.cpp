@@ -108,6 +108,8 @@ TEST_CASE("host memory, null pointers and overlapping memory are rejected", "[gp
   const gpu::quantized_view<nvfp4> shared{da.view().codes(), da.view().scales(), c.data() + 3, 4, 32};
   CHECK(message(shared, da, out) == "quantized_gemm: C overlaps the tensor scale of A");
   CHECK(message(da, da, out, {.bias = {c.data() + 1, 4}}) == "quantized_gemm: C overlaps bias");
+  CHECK(message(da, da, {c.data(), 4, 4, 3, 1}) ==
+        "quantized_gemm: elements of C overlap: 4 x 4 with row stride 3 and column stride 1");
   CHECK(message(da, da, {nullptr, 4, 4}) == "quantized_gemm: C is null, but has 4 x 4 elements");
   const matrix_view<const float> wide{data.data(), 4, std::size_t{1} << 32, 0, 0};
   CHECK(message(operand<nvfp4>(wide), operand<nvfp4>(wide), out) ==

@@ -165,10 +165,9 @@ TEST_CASE("a group's products by WMMA in 4-bit integers are the bits of each alo
     gpu::device_facts facts;
     REQUIRE(gpu::facts(facts) == gpu::success);
     std::mt19937_64 gen{support::seed(10)};
-    const gpu::quantized_matrix<mx_e1m2> b(model::random_quantized<mx_e1m2>(gen, 21, 96).view());
+    const gpu::quantized_matrix<mx_e1m2> b(model::random_quantized<mx_e1m2>(gen, 21, 96));
     std::vector<gpu::quantized_matrix<mxint4>> a;
-    for (const std::size_t rows : {5u, 140u, 17u})
-      a.emplace_back(model::random_quantized<mxint4>(gen, rows, 96).view());
+    for (const std::size_t rows : {5u, 140u, 17u}) a.emplace_back(model::random_quantized<mxint4>(gen, rows, 96));
     std::vector<gpu::buffer<float>> alone, together;
     std::vector<gpu::gemm_job> jobs;
     for (const auto& x : a)
@@ -199,8 +198,8 @@ TEST_CASE("a NaN scale reaches every product of its block and no other, by WMMA 
 TEST_CASE("explain names the 4-bit integer kernels if both grids are integers and the mode is exact", "[gpu]") {
   const auto explained = []<class A, class B>(int architecture, const A&, const B&, accumulate mode) {
     const simulated_amd device(architecture);
-    const gpu::quantized_matrix<A> left(quantized_matrix<A>(256, 64).view());
-    const gpu::quantized_matrix<B> right(quantized_matrix<B>(256, 64).view());
+    const gpu::quantized_matrix<A> left(quantized_matrix<A>(256, 64));
+    const gpu::quantized_matrix<B> right(quantized_matrix<B>(256, 64));
     const gpu::buffer<float> c(256 * 256);
     return gpu::explain({}, left, right, matrix_view<float>{c.data(), 256, 256}, {.accumulate = mode});
   };

@@ -204,7 +204,7 @@ TEST_CASE("the fp16 kernel for few rows takes codes at multiples of 16 bytes, th
   gpu::device_facts device;
   REQUIRE(gpu::facts(device) == gpu::success);
   const auto takes = [&]<class F>(const gpu::gemm_kernel& kernel, const quantized_matrix<F>& b, std::size_t shift) {
-    const gpu::quantized_matrix<F> a{model::random_quantized<F>(gen, 2, b.cols()).view()};
+    const gpu::quantized_matrix<F> a{model::random_quantized<F>(gen, 2, b.cols())};
     const support::shifted<F> moved(b, shift, 0);
     const gpu::buffer<float> c(2 * b.rows());
     const auto sink = ufp4::detail::sink_of(matrix_view<float>{c.data(), 2, b.rows()});
@@ -227,7 +227,7 @@ TEST_CASE("scales that are not aligned to 2 bytes are not read by the fp16 kerne
   const auto q = model::random_quantized<nvfp4>(gen, 20, 64);
   const gpu::buffer<float> c(40);
   const auto sink = ufp4::detail::sink_of(matrix_view<float>{c.data(), 2, 20});
-  const gpu::quantized_matrix<nvfp4> a{model::random_quantized<nvfp4>(gen, 2, 64).view()};
+  const gpu::quantized_matrix<nvfp4> a{model::random_quantized<nvfp4>(gen, 2, 64)};
   for (const std::size_t shift : {0u, 1u, 2u}) {
     const support::shifted<nvfp4> b(q, 0, shift);
     const gpu::gemm_job job = gpu::detail::call_of(a.view(), b.view(), sink, {}, {}).job;

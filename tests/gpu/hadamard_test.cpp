@@ -40,4 +40,9 @@ TEST_CASE("a wrong argument returns a status with the host's message", "[gpu]") 
   REQUIRE_FALSE(s.ok());
   REQUIRE(s.code() == gpu::invalid_argument);
   REQUIRE(s.text() == "hadamard_forward: out has 1 rows, but x has 2");
+  float y[32] = {};
+  const gpu::status overlapping =
+      gpu::hadamard_forward(gpu::context{}, wrong, matrix_view<float>{y, 2, 16, 0}, hadamard<16>{});
+  REQUIRE(overlapping.text() ==
+          "hadamard_forward: elements of out overlap: 2 x 16 with row stride 0 and column stride 1");
 }

@@ -60,7 +60,8 @@ struct device_output {
     return {codes.span(), scales.span(), tensor_scale.data(), shape.rows(), shape.cols(), shape.transform()};
   }
   /// The host's bytes, and intact guards?
-  bool matches(const ufp4::quantized_view<F>& want) const {
+  template <ufp4::quantized Q>
+  bool matches(const Q& want) const {
     const float scale = want.tensor_scale();
     return codes.guards_intact() && scales.guards_intact() && tensor_scale.guards_intact() &&
            codes.holds(want.codes().data(), want.codes().size()) &&

@@ -60,6 +60,14 @@ TEST_CASE("a view of an Eigen object reads its elements, whatever its storage or
   CHECK(reads(view(ref), 0, 0, 3, 2));
 }
 
+TEST_CASE("a view of a temporary Eigen matrix does not compile, of a temporary block it does", "[interop]") {
+  const auto reads_from = []<class M>(M&& m) { return requires { interop::view(std::forward<M>(m)); }; };
+  const auto writes_to = []<class M>(M&& m) { return requires { interop::mutable_view(std::forward<M>(m)); }; };
+  Eigen::MatrixXf m = Eigen::MatrixXf::Ones(4, 4);
+  CHECK((reads_from(m) && writes_to(m) && reads_from(m.topRows(2)) && writes_to(m.topRows(2))));
+  CHECK_FALSE((reads_from(Eigen::MatrixXf(m)) || writes_to(Eigen::MatrixXf(m))));
+}
+
 TEST_CASE("a view of Eigen's 16-bit numbers reads their values", "[interop]") {
   const auto brain = numbered<Eigen::Matrix<Eigen::bfloat16, -1, -1>>();
   const auto half = numbered<Eigen::Matrix<Eigen::half, -1, -1>>();

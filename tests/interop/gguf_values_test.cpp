@@ -105,6 +105,11 @@ TEST_CASE("rows of a ggml tensor are all dimensions but the last", "[gguf]") {
         "read_ggml_values: range out of bounds: rows 5 to 7, but tensor w has 6");
   CHECK(support::rejection([&] { read(path, 0, 1, 64); }) ==
         "read_ggml_values: shape mismatch: out has 64 columns, but tensor w has 32");
+  interop::gguf_reader file(path);
+  float one_row[32] = {};
+  CHECK(support::rejection([&] {
+          interop::read_ggml_values(file, file.at("w"), 0, matrix_view<float>(one_row, 2, 32, 0));
+        }) == "read_ggml_values: elements of out overlap: 2 x 32 with row stride 0 and column stride 1");
 }
 
 TEST_CASE("a type without a decoder, and a tensor without elements, are rejected", "[gguf]") {

@@ -76,6 +76,8 @@ TEST_CASE("rows are read at their offsets, and a Fortran matrix is its transpose
                   "range out of bounds: rows 3 to 4, but tensor  has 3"));
     CHECK(reports(support::rejection([&] { file.read_rows(t, 0, matrix_view<float>(two.data(), 2, 1)); }),
                   "out has 1 columns, but tensor  has 2"));
+    CHECK(support::rejection([&] { file.read_rows(t, 0, matrix_view<float>(two.data(), 2, 2, 0)); }) ==
+          "read_rows: elements of out overlap: 2 x 2 with row stride 0 and column stride 1");
     std::vector<bf16> rounded(2);
     file.read_rows(t, 0, matrix_view<bf16>(rounded.data(), 1, 2));
     CHECK(static_cast<float>(rounded[1]) == (fortran ? 4 : 2));

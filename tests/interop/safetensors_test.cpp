@@ -36,6 +36,16 @@ using support::words;
 
 namespace {
 
+// A writer reads the memory of a matrix when the file is written, so it accepts no temporary matrix.
+template <class M>
+concept has_source = requires(M&& m) { interop::source_of(std::forward<M>(m)); };
+template <class Q>
+concept can_be_added =
+    requires(interop::safetensors_writer& file, Q&& q) { interop::add_quantized(file, "w", std::forward<Q>(q)); };
+static_assert(has_source<const matrix<float>&> && has_source<matrix_view<float>> && !has_source<matrix<float>>);
+static_assert(can_be_added<const any_quantized&> && can_be_added<quantized_view<nvfp4>>);
+static_assert(!can_be_added<any_quantized> && !can_be_added<quantized_matrix<nvfp4>>);
+
 const std::string six = floats({1, 2, 3, 4, 5, 6});
 
 std::vector<float> rows_of(interop::safetensors_reader& file, const std::string& name) {

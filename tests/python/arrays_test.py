@@ -274,6 +274,31 @@ def test_overlapping_outputs_are_rejected_before_they_are_written():
         assert same_bits(memory, before)
 
 
+@pytest.mark.parametrize("operation, call", {
+    "dequantize": lambda x, q, out: q.dequantize(out=out),
+    "fake_quantize": lambda x, q, out: ufp4.fake_quantize(x, "nvfp4", out=out),
+    "hadamard_forward": lambda x, q, out: ufp4.hadamard_forward(x, 16, out=out),
+    "hadamard_inverse": lambda x, q, out: ufp4.hadamard_inverse(x, 16, out=out),
+    "matmul": lambda x, q, out: ufp4.matmul(q, ufp4.quantize(np.eye(64, dtype=np.float32), "nvfp4"), out=out),
+    "linear_forward": lambda x, q, out: ufp4.linear_forward(x, np.eye(64, dtype=np.float32), out=out),
+    "linear_backward_input": lambda x, q, out: ufp4.linear_backward_input(x, np.eye(64, dtype=np.float32), out=out),
+    "linear_backward_weight": lambda x, q, out: ufp4.linear_backward_weight(normal(16, 8), normal(16, 64), out=out),
+}.items())
+def test_an_output_whose_elements_share_memory_is_rejected_and_one_with_gaps_is_written(operation, call):
+    x = normal(8, 64)
+    q = ufp4.quantize(x, "nvfp4")
+    for row, column in (0, 1), (64, 0), (32, 1), (63, 1), (3, 2):
+        memory = np.zeros(1024, np.float32)
+        out = np.lib.stride_tricks.as_strided(memory, (8, 64), (4 * row, 4 * column))
+        with pytest.raises(ValueError, match=f"^{operation}: elements of out overlap: 8 x 64 with row stride {row} and"):
+            call(x, q, out)
+        assert not memory.any()
+    for row, column in (64, 1), (128, 2), (1, 8), (64, 3):
+        memory = np.zeros(1024, np.float32)
+        call(x, q, np.lib.stride_tricks.as_strided(memory, (8, 64), (4 * row, 4 * column)))
+        assert memory.any()
+
+
 ANY_ARRAY = hnp.arrays(st.sampled_from([np.float32, np.float16, np.float64, np.int8, np.uint8, np.complex64, bool]),
                        hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=40))
 ANYTHING = st.one_of(ANY_ARRAY, st.none(), st.integers(-2**70, 2**70), st.floats(), st.text(max_size=4), st.binary(max_size=4),

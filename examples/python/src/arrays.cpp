@@ -196,6 +196,7 @@ output::output(const char* operation, nb::handle out, nb::handle dtype, std::siz
     object = nb::borrow(out);
   }
   matrix = matrix_argument(operation, "out", object, true);
+  ufp4::detail::check_output(operation, "out", matrix.elements);
 }
 
 nb::object new_array(element type, std::size_t rows, std::size_t cols) {

@@ -36,9 +36,10 @@ class buffer {
     if (data_ != nullptr) (void)release(data_);
   }
 
-  T* data() const { return data_; }                     ///< in device memory
-  std::size_t size() const { return size_; }            ///< in elements
-  std::span<T> span() const { return {data_, size_}; }  ///< in device memory
+  T* data() const { return data_; }                      ///< in device memory
+  std::size_t size() const { return size_; }             ///< in elements
+  std::span<T> span() const& { return {data_, size_}; }  ///< in device memory
+  std::span<T> span() const&& = delete;                  ///< the memory ends with its statement
 
   /// Copies from the host and waits. Throws if the sizes differ or the copy fails.
   void upload(std::span<const T> values) {

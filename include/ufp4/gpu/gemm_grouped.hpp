@@ -119,6 +119,8 @@ template <any_block_format F>
 quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std::size_t count) {
   return row_range(q.view(), first, count);
 }
+template <any_block_format F>
+void row_range(const quantized_matrix<F>&&, std::size_t, std::size_t) = delete;  ///< the matrix ends with its statement
 
 /// The same as the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e]. Outputs must not overlap, any
 /// product may have no rows, and there is no bias. With exact_blocks each product has the bits of its own

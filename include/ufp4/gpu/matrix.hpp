@@ -54,7 +54,8 @@ class quantized_view {
   std::size_t rows() const { return rows_; }
   std::size_t cols() const { return cols_; }
   std::size_t padded_cols() const { return detail::padded_length(cols_, Format::block, transform_); }
-  const transform_spec& transform() const { return transform_; }
+  const transform_spec& transform() const& { return transform_; }
+  transform_spec transform() const&& { return transform_; }
 
  private:
   std::span<std::uint8_t> codes_;
@@ -92,12 +93,15 @@ class quantized_matrix {
     const float scale = q.tensor_scale();
     if (Format::has_tensor_scale) tensor_scale_.upload({&scale, 1});
   }
+  explicit quantized_matrix(const ufp4::quantized_matrix<Format>& q) : quantized_matrix(q.view()) {}  ///< the same
 
   /// A view of the whole matrix.
-  quantized_view<Format> view() const {
+  quantized_view<Format> view() const& {
     return {codes_.span(), scales_.span(), tensor_scale_.data(), rows_, cols_, transform_};
   }
-  operator quantized_view<Format>() const { return view(); }
+  quantized_view<Format> view() const&& = delete;  ///< the matrix ends with its statement
+  operator quantized_view<Format>() const& { return view(); }
+  operator quantized_view<Format>() const&& = delete;
 
   /// A copy on the host; waits for the device.
   ufp4::quantized_matrix<Format> download() const {

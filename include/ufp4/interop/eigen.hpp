@@ -41,9 +41,13 @@ matrix_view<const typename Derived::Scalar> view(const Eigen::DenseBase<Derived>
   return {d.data(), static_cast<std::size_t>(d.rows()), static_cast<std::size_t>(d.cols()), d.rowStride(),
           d.colStride()};
 }
-/// The same to write into. Accepts temporaries: blocks and maps are temporary objects that refer to a matrix.
+/// Deleted: the view would refer to a matrix that ends with its statement.
+template <class Derived>
+void view(const Eigen::PlainObjectBase<Derived>&&) = delete;
+/// The same to write into. Accepts temporary blocks and maps, which refer to a matrix, but no temporary matrix.
 template <class M, class Derived = std::remove_reference_t<M>>
-  requires(!std::is_const_v<Derived> && eigen_writable<Derived>)
+  requires(!std::is_const_v<Derived> && eigen_writable<Derived> &&
+           (std::is_lvalue_reference_v<M> || !std::is_base_of_v<Eigen::PlainObjectBase<Derived>, Derived>))
 matrix_view<typename Derived::Scalar> mutable_view(M&& m) {
   return {m.data(), static_cast<std::size_t>(m.rows()), static_cast<std::size_t>(m.cols()), m.rowStride(),
           m.colStride()};
@@ -62,6 +66,9 @@ auto map(const matrix_view<T>& x) {
                                                       static_cast<Eigen::Index>(x.cols()),
                                                       stride(x.row_stride(), x.col_stride()));
 }
+/// Deleted: the map would refer to a matrix that ends with its statement.
+template <class T = void, matrix_scalar U>
+void map(const matrix<U>&&) = delete;
 
 /// ufp4's numbers that can be elements of an Eigen matrix.
 template <class T>

@@ -124,10 +124,12 @@ class gguf_reader : public tensor_file {
     for (stored_tensor& t : tensors_) place(t, (in.at() + alignment_ - 1) / alignment_ * alignment_);
   }
 
-  const std::map<std::string, std::string>& strings() const { return strings_; }  ///< keys whose values are strings
+  const std::map<std::string, std::string>& strings() const& { return strings_; }  ///< keys whose values are strings
+  std::map<std::string, std::string> strings() const&& { return strings_; }        ///< the same
   /// Keys whose values are integers or booleans; negative values wrap.
-  const std::map<std::string, std::uint64_t>& integers() const { return integers_; }
-  std::uint64_t alignment() const { return alignment_; }    ///< of tensors, in bytes
+  const std::map<std::string, std::uint64_t>& integers() const& { return integers_; }
+  std::map<std::string, std::uint64_t> integers() const&& { return integers_; }  ///< the same
+  std::uint64_t alignment() const { return alignment_; }                         ///< of tensors, in bytes
   std::uint64_t pair_count() const { return pair_count_; }  ///< number of key-value pairs, of all types
   /// The bytes of all key-value pairs.
   std::string pair_bytes() {

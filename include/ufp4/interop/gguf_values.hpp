@@ -95,6 +95,7 @@ void read_ggml_values(gguf_reader& file, const stored_tensor& t, std::uint64_t f
           printable(t.name), " has ", cols);
   expects(first <= rows && out.rows() <= rows - first, "read_ggml_values: range out of bounds: rows ", first, " to ",
           first + out.rows(), ", but tensor ", printable(t.name), " has ", rows);
+  ufp4::detail::check_output("read_ggml_values", "out", out);
   std::vector<std::uint8_t> row(static_cast<std::size_t>(row_bytes));
   float values[256];
   for (std::size_t i = 0; i < out.rows(); ++i) {

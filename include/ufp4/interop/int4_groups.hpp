@@ -149,6 +149,7 @@ template <matrix_scalar T>
 void dequantize(const int4_groups& w, const matrix_view<T>& out) {
   expects(out.rows() == w.rows && out.cols() == w.cols, "dequantize: shape mismatch: out is ", out.rows(), " x ",
           out.cols(), ", the weight is ", w.rows, " x ", w.cols);
+  ufp4::detail::check_output("dequantize", "out", out);
   for (std::size_t n = 0; n < w.rows; ++n)
     for (std::size_t k = 0; k < w.cols; ++k) out(n, k) = round_to<T>(w(n, k));
 }

@@ -37,5 +37,8 @@ strided_span<T> span_of(const matrix_view<T>& x) {
   const extents shape(x.rows(), x.cols());
   return {x.data(), std::layout_stride::mapping<extents>(shape, std::array{x.row_stride(), x.col_stride()})};
 }
+/// Deleted: the span would refer to a matrix that ends with its statement.
+template <class T = void, matrix_scalar U>
+void span_of(const matrix<U>&&) = delete;
 
 }  // namespace ufp4::interop

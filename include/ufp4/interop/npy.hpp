@@ -88,7 +88,8 @@ class npy_reader : public tensor_file {
     place(parsed(header_text(text_begin, length, longest, "1048576 are read")), text_begin + length);
   }
 
-  const stored_tensor& array() const { return tensors_.front(); }  ///< the array
+  const stored_tensor& array() const& { return tensors_.front(); }  ///< the array
+  stored_tensor array() const&& { return tensors_.front(); }        ///< the same
 
  private:
   npy_header parsed(std::string_view text) const {

@@ -36,7 +36,8 @@ class safetensors_reader : public tensor_file {
     place(8 + length);
   }
 
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }  ///< the strings of "__metadata__"
+  const std::map<std::string, std::string>& metadata() const& { return metadata_; }  ///< the strings of "__metadata__"
+  std::map<std::string, std::string> metadata() const&& { return metadata_; }        ///< the same
 
  private:
   void place(std::uint64_t data_begin) {

@@ -9,9 +9,8 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <ufp4/detail/expects.hpp>
 #include <ufp4/interop/text.hpp>
-#include <ufp4/matrix/matrix_view.hpp>
+#include <ufp4/matrix/output.hpp>
 #include <utility>
 #include <vector>
 
@@ -168,6 +167,9 @@ tensor_source source_of(const matrix_view<T>& x) {
             }
           }};
 }
+/// Deleted: the source would refer to a matrix that ends with its statement.
+template <class T = void, matrix_scalar U>
+void source_of(const matrix<U>&&) = delete;
 
 /// Bytes in memory, valid until the file is written, as a tensor. std::invalid_argument if the shape has no byte count.
 inline tensor_source source_of(number_type type, std::vector<std::uint64_t> shape, const void* data) {

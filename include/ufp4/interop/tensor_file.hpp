@@ -10,25 +10,29 @@
 
 namespace ufp4::interop::inline UFP4_CODE {
 
-/// A file whose header has been read.
+/// A file whose header has been read. Members that return a reference to a part of it return a copy for a temporary.
 class tensor_file {
  public:
-  const std::string& path() const { return file_.path(); }                ///< as it was given to the constructor
-  const std::vector<stored_tensor>& tensors() const { return tensors_; }  ///< sorted by name
+  const std::string& path() const& { return file_.path(); }                ///< as it was given to the constructor
+  std::string path() const&& { return file_.path(); }                      ///< the same
+  const std::vector<stored_tensor>& tensors() const& { return tensors_; }  ///< sorted by name
+  std::vector<stored_tensor> tensors() const&& { return tensors_; }        ///< the same
 
   /// The tensor of that name, or nullptr.
-  const stored_tensor* find(std::string_view name) const {
+  const stored_tensor* find(std::string_view name) const& {
     const auto found =
         std::lower_bound(tensors_.begin(), tensors_.end(), name,
                          [](const stored_tensor& t, std::string_view wanted) { return t.name < wanted; });
     return found != tensors_.end() && found->name == name ? &*found : nullptr;
   }
+  const stored_tensor* find(std::string_view name) const&& = delete;  ///< the tensor ends with its statement
   /// The tensor of that name; file_error, which lists the names of the file, if there is none.
-  const stored_tensor& at(std::string_view name) const {
+  const stored_tensor& at(std::string_view name) const& {
     const stored_tensor* found = find(name);
     if (found == nullptr) fail("has no tensor named " + printable(name) + "; it has " + names());
     return *found;
   }
+  stored_tensor at(std::string_view name) const&& { return at(name); }  ///< the same
 
   /// For messages: "a, b, c and 4 more", or "none".
   std::string names() const {
@@ -56,6 +60,7 @@ class tensor_file {
             printable(t.name), " has ", t.shape[1]);
     expects(first <= t.shape[0] && out.rows() <= t.shape[0] - first, "read_rows: range out of bounds: rows ", first,
             " to ", first + out.rows(), ", but tensor ", printable(t.name), " has ", t.shape[0]);
+    ufp4::detail::check_output("read_rows", "out", out);
     if (t.column_major)
       read_runs(ufp4::transpose(out), t, t.shape[0], first);
     else

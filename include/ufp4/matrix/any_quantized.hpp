@@ -112,12 +112,14 @@ struct quantized_shape {
 /// The members of every quantized matrix and view that read its shape.
 class shaped {
  public:
-  UFP4_HOST_MEMBER const format_spec& spec() const { return shape_.format; }
+  UFP4_HOST_MEMBER const format_spec& spec() const& { return shape_.format; }
+  UFP4_HOST_MEMBER format_spec spec() const&& { return shape_.format; }        ///< of a temporary: a copy
   UFP4_HOST_MEMBER float tensor_scale() const { return shape_.tensor_scale; }  ///< 1 where the format has none
   UFP4_HOST_MEMBER std::size_t rows() const { return shape_.rows; }
   UFP4_HOST_MEMBER std::size_t cols() const { return shape_.cols; }
   UFP4_HOST_MEMBER std::size_t padded_cols() const { return shape_.padded_cols(); }
-  UFP4_HOST_MEMBER const transform_spec& transform() const { return shape_.transform; }  ///< applied before quantizing
+  UFP4_HOST_MEMBER const transform_spec& transform() const& { return shape_.transform; }  ///< applied before quantizing
+  UFP4_HOST_MEMBER transform_spec transform() const&& { return shape_.transform; }        ///< of a temporary: a copy
 
  protected:
   shaped() = default;
@@ -125,14 +127,17 @@ class shaped {
   quantized_shape shape_;
 };
 
-/// Codes and scales in memory of their own. The derived class defines the layout.
+/// Codes and scales in memory of their own. The derived class defines the layout. What refers to that memory is deleted
+/// for temporaries: it would refer to freed memory in the next statement.
 class quantized_memory : public shaped {
  public:
-  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return {codes_.data(), codes_.size()}; }
-  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() { return {codes_.data(), codes_.size()}; }
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const& { return {codes_.data(), codes_.size()}; }
+  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() & { return {codes_.data(), codes_.size()}; }
+  std::span<const std::uint8_t> codes() const&& = delete;
   /// The block scales as bytes; their type is spec().scale.
-  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return {scales_.data(), scales_.size()}; }
-  UFP4_HOST_MEMBER std::span<std::byte> scale_bytes() { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const& { return {scales_.data(), scales_.size()}; }
+  UFP4_HOST_MEMBER std::span<std::byte> scale_bytes() & { return {scales_.data(), scales_.size()}; }
+  std::span<const std::byte> scale_bytes() const&& = delete;
   UFP4_HOST_MEMBER void set_tensor_scale(float scale) { shape_.tensor_scale = scale; }
 
  protected:
@@ -326,11 +331,13 @@ class any_quantized : public detail::quantized_memory {
                                  const transform_spec& applied = {})
       : any_quantized(detail::quantized_shape{format, 1, rows, cols, applied}) {}
 
-  UFP4_HOST_MEMBER any_quantized_view view() const {
+  UFP4_HOST_MEMBER any_quantized_view view() const& {
     return {spec(), codes(), scale_bytes(), tensor_scale(), rows(), cols(), transform()};
   }
-  UFP4_HOST_MEMBER operator any_quantized_view() const { return view(); }
-  UFP4_HOST_MEMBER quantized_storage storage() { return {codes(), scale_bytes()}; }
+  any_quantized_view view() const&& = delete;  ///< the matrix ends with its statement
+  UFP4_HOST_MEMBER operator any_quantized_view() const& { return view(); }
+  operator any_quantized_view() const&& = delete;
+  UFP4_HOST_MEMBER quantized_storage storage() & { return {codes(), scale_bytes()}; }
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const { return view()(row, col); }
 
  private:
@@ -341,6 +348,24 @@ class any_quantized : public detail::quantized_memory {
   template <any_block_format>
   friend class quantized_matrix;
 };
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// The parameter of an operation that reads a quantized matrix within its call: takes whatever a view can be made of,
+/// temporary matrices too.
+class quantized_argument : public any_quantized_view {
+ public:
+  using any_quantized_view::any_quantized_view;
+  template <class Q>
+    requires(std::is_convertible_v<const Q&, any_quantized_view>)
+  UFP4_HOST_MEMBER quantized_argument(const Q& q) : any_quantized_view(q) {}
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
 
 /// Bytes of rows x cols elements in a format after a transform. std::invalid_argument if invalid, or if they overflow.
 UFP4_HOST_MEMBER inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,

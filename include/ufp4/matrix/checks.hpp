@@ -6,19 +6,10 @@
 
 #include <ufp4/block/compat.hpp>
 #include <ufp4/matrix/job.hpp>
+#include <ufp4/matrix/output.hpp>
 #include <ufp4/matrix/policies.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
-
-template <class Void>
-void check_data(const char* operation, const char* argument, const any_view<Void>& x) {
-  expects(x.data != nullptr || x.rows == 0 || x.cols == 0, operation, ": ", argument, " is null, but has ", x.rows,
-          " x ", x.cols, " elements");
-}
-template <matrix_scalar T>
-void check_data(const char* operation, const char* argument, const matrix_view<T>& x) {
-  check_data(operation, argument, source_of(x));
-}
 
 /// The job of a matrix under options; place as the shard says.
 template <class O>
@@ -105,7 +96,7 @@ template <matrix_scalar X, matrix_scalar Y>
 void check_transform(const char* operation, const transform_spec& t, bool inverse, const matrix_view<X>& x,
                      const matrix_view<Y>& out) {
   check_data(operation, "x", x);
-  check_data(operation, "out", out);
+  check_output(operation, "out", out);
   check_signs(operation, t);
   expects(out.rows() == x.rows(), operation, ": out has ", out.rows(), " rows, but x has ", x.rows());
   const std::size_t narrow = inverse ? out.cols() : x.cols(), wide = inverse ? x.cols() : out.cols();
@@ -123,7 +114,7 @@ template <class Q, matrix_scalar T>
 void check_decoded(const char* operation, const Q& q, const matrix_view<T>& out) {
   expects(out.rows() == q.rows() && out.cols() == q.cols(), operation, ": shape mismatch: out is ", out.rows(), " x ",
           out.cols(), ", the quantized matrix is ", q.rows(), " x ", q.cols());
-  check_data(operation, "out", out);
+  check_output(operation, "out", out);
 }
 /// Q: any quantized matrix with codes() and scales() that are spans.
 template <class Q, matrix_scalar T>

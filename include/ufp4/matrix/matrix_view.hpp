@@ -50,7 +50,11 @@ template <class T>
 concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind; } &&
                         sizeof(T) == (matrix_element<std::remove_const_t<T>>::kind == dtype::f32 ? 4 : 2);
 
+template <matrix_scalar T>
+class matrix;  // matrix.hpp
+
 /// rows x cols elements at data[i * row_stride + j * col_stride], not owned. Strides are in elements, of any sign.
+/// Elements may overlap, as in a broadcast row (row stride 0); an operation rejects such a view as its output.
 template <class T>
 class matrix_view {
  public:
@@ -74,6 +78,14 @@ class matrix_view {
     requires(std::is_same_v<const U, T>)
   constexpr matrix_view(const matrix_view<U>& other)
       : matrix_view(other.data(), other.rows(), other.cols(), other.row_stride(), other.col_stride()) {}
+  /// Deleted: the view would refer to a matrix that ends with its statement.
+  template <matrix_scalar U>
+    requires(std::is_same_v<const U, const T>)
+  matrix_view(const matrix<U>&&) = delete;
+  /// Deleted: the same.
+  template <matrix_scalar U>
+    requires(std::is_same_v<const U, const T>)
+  matrix_view& operator=(const matrix<U>&&) = delete;
 
   constexpr T* data() const { return data_; }
   constexpr std::size_t rows() const { return rows_; }
@@ -111,6 +123,14 @@ constexpr matrix_view<T> col_range(const matrix_view<T>& x, std::size_t first, s
           x.col_stride()};
 }
 
+// Deleted: the view would refer to a matrix that ends with its statement. (T is for transpose<const float>(m).)
+template <class T = void, matrix_scalar U>
+void transpose(const matrix<U>&&) = delete;
+template <class T = void, matrix_scalar U>
+void row_range(const matrix<U>&&, std::size_t, std::size_t) = delete;
+template <class T = void, matrix_scalar U>
+void col_range(const matrix<U>&&, std::size_t, std::size_t) = delete;
+
 /// size() matrices; matrix i begins i * stride elements after the first. Owns nothing.
 template <class T>
 class matrix_batch {
@@ -123,10 +143,15 @@ class matrix_batch {
       : matrix_batch(matrix_view<T>(data, rows, cols), size, static_cast<std::ptrdiff_t>(rows * cols)) {}
   constexpr matrix_batch(const matrix_view<T>& first, std::size_t size, std::ptrdiff_t stride)
       : first_(first), size_(size), stride_(stride) {}
+  /// Deleted: the batch would refer to a matrix that ends with its statement.
+  template <matrix_scalar U>
+    requires(std::is_same_v<const U, const T>)
+  matrix_batch(const matrix<U>&&, std::size_t, std::ptrdiff_t) = delete;
 
   constexpr std::size_t size() const { return size_; }  ///< number of matrices
   constexpr std::size_t rows() const { return first_.rows(); }
   constexpr std::size_t cols() const { return first_.cols(); }
+  constexpr std::ptrdiff_t stride() const { return stride_; }  ///< between matrices, in elements
   /// Matrix i.
   constexpr matrix_view<T> operator[](std::size_t i) const {
     return {first_.data() + static_cast<std::ptrdiff_t>(i) * stride_, first_.rows(), first_.cols(), first_.row_stride(),
@@ -204,6 +229,27 @@ byte_range bytes_of(const any_view<Void>& x) {
   const std::ptrdiff_t high = (down > 0 ? down : 0) + (across > 0 ? across : 0) + 1;
   const auto base = reinterpret_cast<std::uintptr_t>(x.data);
   return {base + static_cast<std::uintptr_t>(low * size), base + static_cast<std::uintptr_t>(high * size)};
+}
+
+constexpr std::size_t magnitude(std::ptrdiff_t x) {
+  return x < 0 ? std::size_t{0} - static_cast<std::size_t>(x) : static_cast<std::size_t>(x);
+}
+
+/// Have two elements the same address? Rows that are di apart and columns that are dj apart meet where
+/// di * row_stride == dj * col_stride. With the greatest common divisor of the strides, the smallest such pair is
+/// di = |col_stride| / gcd, dj = |row_stride| / gcd.
+template <class Void>
+constexpr bool overlaps_itself(const any_view<Void>& x) {
+  if (x.rows == 0 || x.cols == 0) return false;
+  const std::size_t down = magnitude(x.row_stride), across = magnitude(x.col_stride);
+  if ((down == 0 && x.rows > 1) || (across == 0 && x.cols > 1)) return true;
+  if (x.rows == 1 || x.cols == 1) return false;
+  std::size_t gcd = down;
+  for (std::size_t rest = across; rest != 0;) {
+    const std::size_t next = gcd % rest;
+    gcd = rest, rest = next;
+  }
+  return across / gcd < x.rows && down / gcd < x.cols;
 }
 
 template <class Void>

@@ -22,6 +22,10 @@ UFP4_HOST_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&...
   return quantize_request<Format, T, std::remove_const_t<decltype(options)>>{x, options};
 }
 
+/// Deleted: the request would refer to a matrix that ends with its statement.
+template <class Format, class T = void, matrix_scalar U, class... Policies>
+void operand(const matrix<U>&&, const Policies&...) = delete;
+
 /// A float, bf16 or fp16 matrix against a quantized one (weight-only use), by the chain of numerics 6. The transform,
 /// if the other side has one, is applied to it in binary32; it is not quantized.
 template <class T>
@@ -35,5 +39,8 @@ template <matrix_scalar T, transform Transform = transform_spec>
 UFP4_HOST_MEMBER inline unquantized_operand<T> unquantized(const matrix_view<T>& x, const Transform& t = {}) {
   return {x, t.spec()};
 }
+/// Deleted: the operand would refer to a matrix that ends with its statement.
+template <class T = void, matrix_scalar U, transform Transform = transform_spec>
+void unquantized(const matrix<U>&&, const Transform& = {}) = delete;
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -117,7 +117,7 @@ inline void check_product(const char* operation, const operand_shape& a, const o
             a.random_bits.stream == b.random_bits.stream),
           operation, ": A and B use the same random bits: seed ", a.random_bits.seed, ", stream ", a.random_bits.stream,
           "; give one of them another stream");
-  check_data(operation, "C", c);
+  check_output(operation, "C", c);
 }
 
 /// The memory of a side must not be written through C.

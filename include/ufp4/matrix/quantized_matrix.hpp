@@ -16,16 +16,17 @@ class typed_memory : public quantized_memory {
   using scale_type = typename Format::scale_type;
 
   /// The block scales; a format without an array of them (has_scale_array) has scale_bytes() only.
-  UFP4_HOST_MEMBER std::span<const scale_type> scales() const
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const&
     requires(Format::has_scale_array)
   {
     return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
-  UFP4_HOST_MEMBER std::span<scale_type> scales()
-    requires(Format::has_scale_array)
-  {
-    return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
-  }
+  UFP4_HOST_MEMBER std::span<scale_type> scales() &
+      requires(Format::has_scale_array) {
+        return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
+      } std::span<const scale_type> scales() const&&
+        requires(Format::has_scale_array)
+      = delete;
 
  protected:
   UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}
@@ -88,9 +89,12 @@ class quantized_matrix : public detail::typed_memory<Format> {
   }
 
   /// A view of the whole matrix.
-  UFP4_HOST_MEMBER quantized_view<Format> view() const { return {this->shape_, this->codes(), this->scale_bytes()}; }
-  UFP4_HOST_MEMBER operator quantized_view<Format>() const { return view(); }
-  UFP4_HOST_MEMBER operator any_quantized_view() const { return view(); }
+  UFP4_HOST_MEMBER quantized_view<Format> view() const& { return {this->shape_, this->codes(), this->scale_bytes()}; }
+  quantized_view<Format> view() const&& = delete;  ///< the matrix ends with its statement
+  UFP4_HOST_MEMBER operator quantized_view<Format>() const& { return view(); }
+  operator quantized_view<Format>() const&& = delete;
+  UFP4_HOST_MEMBER operator any_quantized_view() const& { return view(); }
+  operator any_quantized_view() const&& = delete;
   /// The same memory with the format as data.
   UFP4_HOST_MEMBER any_quantized to_any() && { return any_quantized(std::move(*this)); }
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const { return view()(row, col); }
@@ -111,20 +115,26 @@ concept quantized_like = quantized<T> || std::is_same_v<T, any_quantized> || std
 
 }  // namespace ufp4::inline UFP4_TYPES
 
+namespace ufp4::inline UFP4_CODE {}  // namespace ufp4::inline UFP4_CODE
+
+namespace ufp4::detail::inline UFP4_CODE {
+
+inline bool same_matrix(const any_quantized_view& a, const any_quantized_view& b) {
+  const float scale_a = a.tensor_scale(), scale_b = b.tensor_scale();
+  return a.spec() == b.spec() && a.rows() == b.rows() && a.cols() == b.cols() && a.codes().size() == b.codes().size() &&
+         same_bytes(&scale_a, &scale_b, sizeof(float)) &&
+         same_bytes(a.codes().data(), b.codes().data(), a.codes().size()) &&
+         same_bytes(a.scale_bytes().data(), b.scale_bytes().data(), a.scale_bytes().size());
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
 namespace ufp4::inline UFP4_CODE {
 
 /// The same format, shape and bits: codes, scales, tensor scale. (The transform is not stored in the bits.)
-inline bool operator==(const any_quantized_view& a, const any_quantized_view& b) {
-  const float scale_a = a.tensor_scale(), scale_b = b.tensor_scale();
-  return a.spec() == b.spec() && a.rows() == b.rows() && a.cols() == b.cols() && a.codes().size() == b.codes().size() &&
-         detail::same_bytes(&scale_a, &scale_b, sizeof(float)) &&
-         detail::same_bytes(a.codes().data(), b.codes().data(), a.codes().size()) &&
-         detail::same_bytes(a.scale_bytes().data(), b.scale_bytes().data(), a.scale_bytes().size());
-}
-template <quantized A, quantized B>
-  requires std::is_same_v<typename A::format, typename B::format>
+template <quantized_like A, quantized_like B>
 bool operator==(const A& a, const B& b) {
-  return any_quantized_view(a) == any_quantized_view(b);
+  return detail::same_matrix(a, b);
 }
 
 /// Rows first .. first + count - 1 of a quantized matrix, as a view of its memory: an expert's tokens, a rank's
@@ -149,6 +159,9 @@ template <quantized Q>
 quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
   return quantized_view<typename Q::format>(row_range(any_quantized_view(q), first, count));
 }
+/// Deleted: the rows would refer to a matrix that ends with its statement.
+template <any_block_format F>
+void row_range(const quantized_matrix<F>&&, std::size_t, std::size_t) = delete;
 
 }  // namespace ufp4::inline UFP4_CODE
 
@@ -186,7 +199,7 @@ namespace ufp4::inline UFP4_CODE {
 /// A copy of columns first .. first + count - 1. std::invalid_argument unless the columns exist, whole blocks and runs
 /// of the transform begin at `first`, and whole ones end there or at the matrix's end; so with the segments of outer
 /// scales.
-inline any_quantized col_range(const any_quantized_view& q, std::size_t first, std::size_t count) {
+inline any_quantized col_range(const detail::quantized_argument& q, std::size_t first, std::size_t count) {
   const std::size_t run = detail::whole_run(q.spec(), q.transform());
   detail::expects(first <= q.cols() && count <= q.cols() - first, "col_range: columns out of range: ", first, " + ",
                   count, " > ", q.cols());

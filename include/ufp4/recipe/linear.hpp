@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // | bits       | each equals the quantization of its two operands under the recipe's policies and one quantized_gemm  |
-// | matrices   | float, bf16 or fp16 views with any strides; the output must not overlap an input                     |
+// | matrices   | float, bf16 or fp16 views with any strides; the output must not overlap an input, or itself          |
 // | W          | a matrix, or a quantized_weight (recipe/quantize_weight.hpp) of this step and layer: the same bits   |
 // | errors     | std::invalid_argument names the argument and the values, before anything is written                  |
 // | context    | an optional cpu::context comes first; without one: all cores, the best instructions                  |

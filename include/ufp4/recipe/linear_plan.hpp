@@ -200,7 +200,7 @@ named_extent extent_of(const char* name, const Any& x) {
 inline void check_apart(const char* operation, const char* out_name, const sink& out, const char* name,
                         const source& x) {
   check_data(operation, name, x);
-  check_data(operation, out_name, out);
+  check_output(operation, out_name, out);
   expects(!share_bytes(out, x), operation, ": ", out_name, " overlaps ", name);
 }
 

@@ -160,8 +160,7 @@ template <class F>
 void count_product(const char* name, std::size_t m, accumulate mode) {
   const std::size_t n = 128, k = 1024;
   std::mt19937_64 gen{1};
-  const gpu::quantized_matrix<F> a{model::random_quantized<F>(gen, m, k).view()},
-      b{model::random_quantized<F>(gen, n, k).view()};
+  const gpu::quantized_matrix<F> a{model::random_quantized<F>(gen, m, k)}, b{model::random_quantized<F>(gen, n, k)};
   const gpu::buffer<float> c(m * n);
   const matrix_view<float> out{c.data(), m, n};
   const gemm_options options{.accumulate = mode};
