@@ -88,11 +88,6 @@ std::vector<any_quantized> quantize(const cpu::context& ctx, const format_spec& 
                         });
   return all;
 }
-template <class T, class... Policies>
-std::vector<any_quantized> quantize(const format_spec& format, const matrix_batch<T>& x, batch_amax which,
-                                    const Policies&... policies) {
-  return quantize(cpu::context{}, format, x, which, policies...);
-}
 template <any_block_format F, class T, class... Policies>
 std::vector<quantized_matrix<F>> quantize(const cpu::context& ctx, const matrix_batch<T>& x, batch_amax which,
                                           const Policies&... policies) {
@@ -101,10 +96,6 @@ std::vector<quantized_matrix<F>> quantize(const cpu::context& ctx, const matrix_
   typed.reserve(all.size());
   for (any_quantized& q : all) typed.emplace_back(static_cast<any_quantized&&>(q));
   return typed;
-}
-template <any_block_format F, class T, class... Policies>
-std::vector<quantized_matrix<F>> quantize(const matrix_batch<T>& x, batch_amax which, const Policies&... policies) {
-  return quantize<F>(cpu::context{}, x, which, policies...);
 }
 
 /// Decodes every matrix.

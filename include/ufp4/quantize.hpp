@@ -225,6 +225,11 @@ any_quantized_view quantize_into_memory(const cpu::context& ctx, const format_sp
   return {format, memory.codes, memory.scales, scale, x.rows, x.cols, options.transform};
 }
 
+template <class T>
+inline constexpr bool is_batch = false;
+template <class T>
+inline constexpr bool is_batch<matrix_batch<T>> = true;
+
 /// Values in a row: a span, an array, a vector.
 template <class R>
 concept contiguous_values = requires(const R& values) { std::span(values); };
@@ -233,6 +238,31 @@ template <class R>
 auto one_row(const R& values) {
   const std::span all(values);
   return matrix_view<const typename decltype(all)::value_type>(all.data(), 1, all.size());
+}
+
+/// As the first argument of an operation: not a context, so the default one is meant.
+template <class T>
+concept no_context = !std::same_as<T, cpu::context>;
+
+template <class T>
+void viewed(const matrix_view<T>&);
+template <class T>
+concept viewable = requires(const T& x) { viewed(x); };
+
+/// Whether quantize<F>(x) can be meant; otherwise the program does not compile, for a reason that says what is accepted.
+template <class F, class X>
+constexpr bool quantizes() {
+  constexpr bool is_format = quantizer_target<F>, is_matrix = viewable<X> || contiguous_values<X> || is_batch<X>;
+  static_assert(is_format, "quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a "
+                           "compat preset");
+  static_assert(is_matrix, "quantize: x is a matrix_view, a matrix, a span, array or vector, or a matrix_batch");
+  if constexpr (!viewable<X> && contiguous_values<X>) {
+    constexpr bool known = matrix_scalar<typename decltype(std::span(std::declval<const X&>()))::element_type>;
+    static_assert(known, "quantize: the elements of x are float, bf16 or fp16 (matrix_element lists the types); convert "
+                         "others, such as double, first");
+    return is_format && known;
+  }
+  return is_format && is_matrix;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -346,9 +376,20 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
 
 // Without a context: all cores, the best kernels of the machine.
 
-template <matrix_scalar T, class... Policies>
-any_quantized quantize(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
+/// quantize<F>(x, policies...) of a matrix, a range or a batch, and quantize(format, x, policies...).
+template <class F, detail::no_context X, class... Policies>
+auto quantize(const X& x, const Policies&... policies) {
+  if constexpr (detail::quantizes<F, X>()) return quantize<F>(cpu::context{}, x, policies...);
+}
+template <class X, class... Policies>
+auto quantize(const format_spec& format, const X& x, const Policies&... policies) {
   return quantize(cpu::context{}, format, x, policies...);
+}
+/// A function is not a policy.
+template <class F, class X, class... Policies>
+void quantize(const X&, float (*)(float), const Policies&...) {
+  static_assert(std::is_void_v<F>, "quantize: a rounding policy is a class such as nearest_even, stochastic, or one of "
+                                   "your own (rounding_policy in concepts.hpp), not a function");
 }
 template <matrix_scalar T, class... Policies>
 any_quantized_view quantize_into(const format_spec& format, const matrix_view<T>& x, const quantized_storage& memory,
@@ -363,14 +404,6 @@ template <matrix_scalar T, matrix_scalar U, class... Policies>
 void fake_quantize(const format_spec& format, const matrix_view<T>& x, const matrix_view<U>& out,
                    const Policies&... policies) {
   fake_quantize(cpu::context{}, format, x, out, policies...);
-}
-template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_matrix<format_of<F>> quantize(const matrix_view<T>& x, const Policies&... policies) {
-  return quantize<F>(cpu::context{}, x, policies...);
-}
-template <quantizer_target F, detail::contiguous_values R, class... Policies>
-quantized_matrix<format_of<F>> quantize(const R& values, const Policies&... policies) {
-  return quantize<F>(cpu::context{}, detail::one_row(values), policies...);
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, const quantized_storage& memory,
