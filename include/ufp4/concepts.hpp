@@ -6,6 +6,8 @@
 // A type of a user that meets one of these concepts is accepted wherever a type of the library is.
 #pragma once
 
+#include <ufp4/detail/cxx20.hpp>  // first
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
