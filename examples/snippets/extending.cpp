@@ -14,7 +14,6 @@ using namespace ufp4;
 struct half_powers {
   static constexpr float values[16] = {-1.0f,  -0.707f, -0.5f,  -0.354f, -0.25f, -0.177f, -0.125f, 0.0f,
                                        0.088f, 0.125f,  0.177f, 0.25f,   0.354f, 0.5f,    0.707f,  1.0f};
-  static constexpr bool exact_products = false;
 };
 using half_power = table_element<half_powers>;
 using half_power_16 = block_format<half_power, e4m3, 16, float>;
