@@ -5,7 +5,7 @@
 //
 // | expression                                 | meaning                                                           |
 // |--------------------------------------------|-------------------------------------------------------------------|
-// | a + b, a * n, n / a, +a, -a                | float, of the values; -a of an fp4 is an fp4, exact               |
+// | a + b, a * n, n / a, +a, -a                | float; -a of an fp4 is an fp4, exact                              |
 // | a * d                                      | double                                                            |
 // | s += a, s *= a, for a float or double s    | s = s + a, s = s * a; not for an integer s, which would truncate  |
 // | a == b, a < 1, 0.5 <= a, a <=> b           | comparison of values: -0 == +0, a NaN is unordered                |
@@ -13,8 +13,8 @@
 // | static_cast<double>(a), long double        | explicit, exact                                                   |
 // | T(x), for a float or another number x      | explicit: it rounds                                               |
 //
-// These do not compile, because a value would be rounded, truncated or taken for a code unseen: a = x, a += x, int i = a,
-// array[a], if (a), a % 2, T::from_bits(a).
+// These do not compile, because a value would be rounded, truncated or taken for a code unseen: a = x, a += x,
+// int i = a, array[a], if (a), a % 2, T::from_bits(a).
 #pragma once
 
 #include <compare>
