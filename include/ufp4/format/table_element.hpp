@@ -13,13 +13,18 @@
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// The grid of Levels::values; one without levels if they are no grid.
+/// Levels::values as floats, and their grid; one without levels if they are no grid.
+struct sixteen_values {
+  float at[16];
+};
 template <class Levels>
-inline constexpr grid4 table_grid = [] {
-  float values[16]{};
-  for (int c = 0; c < 16; ++c) values[c] = Levels::values[c];
-  return grid_of_values(values);
+inline constexpr sixteen_values table_values = [] {
+  sixteen_values values{};
+  for (int c = 0; c < 16; ++c) values.at[c] = Levels::values[c];
+  return values;
 }();
+template <class Levels>
+inline constexpr grid4 table_grid = grid_of_values(table_values<Levels>.at);
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
@@ -47,8 +52,8 @@ class table_element : public detail::coded<table_element<Levels>, std::uint8_t, 
   table_element() = default;
   UFP4_MEMBER constexpr explicit table_element(float x) { bits_ = nearest(x); }
   UFP4_MEMBER constexpr float value() const {
-    constexpr grid4 grid = detail::table_grid<Levels>;  // local: device code cannot index a namespace-scope table
-    return grid.value[bits_];
+    constexpr auto values = detail::table_values<Levels>;  // local: device code cannot index a namespace-scope table
+    return values.at[bits_];
   }
   UFP4_MEMBER static constexpr float(max)() {
     constexpr grid4 grid = detail::table_grid<Levels>;
@@ -59,12 +64,11 @@ class table_element : public detail::coded<table_element<Levels>, std::uint8_t, 
   UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
     constexpr grid4 grid = detail::table_grid<Levels>;
     int at = detail::is_nan(x) ? grid.levels - 1 : 0;
-    while (at + 1 < grid.levels && above_midpoint(x, at)) ++at;
+    while (at + 1 < grid.levels && above_midpoint(grid, x, at)) ++at;
     return at == grid.zero && detail::is_negative(x) && !detail::is_nan(x) ? grid.minus_zero : grid.code[at];
   }
   /// Whether x rounds to a level above number `at`. A tie leaves a level that is an odd number of levels from zero.
-  UFP4_MEMBER static constexpr bool above_midpoint(float x, int at) {
-    constexpr grid4 grid = detail::table_grid<Levels>;
+  UFP4_MEMBER static constexpr bool above_midpoint(const grid4& grid, float x, int at) {
     const double twice = 2.0 * static_cast<double>(x);
     const double sum = static_cast<double>(grid.level[at]) + static_cast<double>(grid.level[at + 1]);
     return twice > sum || (twice == sum && ((at - grid.zero) & 1) != 0);
