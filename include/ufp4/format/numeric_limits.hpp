@@ -136,12 +136,13 @@ struct std::numeric_limits<ufp4::e6m2>
 template <class Layout, int special>
 struct std::numeric_limits<ufp4::fp4_remapped<Layout, special>>
     : ufp4::detail::minifloat_limits<ufp4::fp4_remapped<Layout, special>, Layout::layout()> {
-  using type = ufp4::fp4_remapped<Layout, special>;
-  UFP4_MEMBER static constexpr type(max)() noexcept {
-    return type::from_bits(type::from_bits(8) > type::from_bits(7) ? 8 : 7);
+  UFP4_MEMBER static constexpr ufp4::fp4_remapped<Layout, special>(max)() noexcept {
+    const ufp4::fp4_remapped<Layout, special> other = numeric_limits::of(8), largest = numeric_limits::of(7);
+    return other > largest ? other : largest;
   }
-  UFP4_MEMBER static constexpr type lowest() noexcept {
-    return type::from_bits(type::from_bits(8) < type::from_bits(15) ? 8 : 15);
+  UFP4_MEMBER static constexpr ufp4::fp4_remapped<Layout, special> lowest() noexcept {
+    const ufp4::fp4_remapped<Layout, special> other = numeric_limits::of(8), least = numeric_limits::of(15);
+    return other < least ? other : least;
   }
   static constexpr int max_exponent = ufp4::detail::floor_log2((max)().value()) + 1;
   static constexpr int max_exponent10 = ufp4::detail::decimal_exponent((max)().value());
