@@ -150,6 +150,20 @@ struct seven_levels {
 };
 using seven = table_element<seven_levels>;
 
+/// E2M1 as hardware numbers it.
+struct hardware_levels {
+  static constexpr float values[16] = {0, .5, 1, 1.5, 2, 3, 4, 6, -0.0f, -.5, -1, -1.5, -2, -3, -4, -6};
+};
+/// In no order, with repeated values, +0 at 5 and 9, and -0 at 2 and 14; and values that are not exact.
+struct shuffled_levels {
+  static constexpr float values[16] = {7, 2, -0.0f, 7, -2, 0, 11, -1, -4, 0, 1, 3, -9, 5, -0.0f, -4};
+};
+struct uneven_levels {
+  static constexpr float values[16] = {0.7f, -0.1f, 1,     0, 0.3f, -1,   -0.7f, -0.0f,
+                                       0.1f, 0.2f,  -0.3f, 2, -2,   0.9f, -3,    3};
+};
+using hardware = table_element<hardware_levels>;
+
 template <class F>
 void check_all_isas(std::size_t rows, std::size_t cols) {
   const matrix<float> x = random_matrix(rows, rows, cols), w = random_matrix(cols, 70, cols);
@@ -193,6 +207,25 @@ TEST_CASE("a grid with repeated values rounds to the nearest, ties to an even nu
   CHECK(grid_of<seven>().levels == 7);
   check_all_isas<block_format<seven, float, 16>>(19, 160);
   check_all_isas<block_format<seven, e4m3, 64, float>>(19, 160);
+}
+
+TEST_CASE("a grid whose codes are in no order has the same bits on every instruction set", "[extension]") {
+  check_all_isas<block_format<table_element<shuffled_levels>, float, 16>>(19, 160);
+  check_all_isas<block_format<table_element<shuffled_levels>, e4m3, 32, float>>(19, 160);
+  check_all_isas<block_format<table_element<uneven_levels>, e8m0, 32>>(19, 160);
+}
+
+TEST_CASE("E2M1 written as a table of its codes quantizes and multiplies as fp4<E2M1> does", "[extension]") {
+  using table = block_format<hardware, e4m3, 16, float>;
+  static_assert(spec_of<table> == spec_of<nvfp4>);
+  const matrix<float> x = random_matrix(1, 33, 160), w = random_matrix(2, 17, 160);
+  const auto qx = quantize<table>(x), qw = quantize<table>(w);
+  const auto px = quantize<nvfp4>(x), pw = quantize<nvfp4>(w);
+  REQUIRE(std::memcmp(qx.codes().data(), px.codes().data(), px.codes().size()) == 0);
+  matrix<float> y(33, 17), z(33, 17);
+  quantized_gemm(qx, qw, y);
+  quantized_gemm(px, pw, z);
+  REQUIRE(std::memcmp(y.data(), z.data(), 33 * 17 * sizeof(float)) == 0);
 }
 
 TEST_CASE("blocks of 128 x 128, of other rectangles and of every length work on every instruction set", "[extension]") {

@@ -14,11 +14,17 @@ using namespace ufp4;
 struct half_powers {
   static constexpr float values[16] = {-1.0f,  -0.707f, -0.5f,  -0.354f, -0.25f, -0.177f, -0.125f, 0.0f,
                                        0.088f, 0.125f,  0.177f, 0.25f,   0.354f, 0.5f,    0.707f,  1.0f};
-  static constexpr bool exact_products = false;
 };
 using half_power = table_element<half_powers>;
 using half_power_16 = block_format<half_power, e4m3, 16, float>;
 static_assert(element_format<half_power> && half_power{0.3f}.bits() == 11);
+
+/// E2M1 as hardware numbers it: bit 3 is the sign, and code 8 is -0.
+struct sign_and_magnitude {
+  static constexpr float values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                       -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+};
+static_assert(grid_of<table_element<sign_and_magnitude>>() == grid_of<fp4<E2M1>>());
 
 /// Makes a 16-bit type of your own an element type of matrices.
 struct my_bf16 {

@@ -10,6 +10,13 @@
 
 using namespace ufp4;
 
+template <class T>
+float dot(const std::vector<T>& a, const std::vector<T>& b) {
+  float sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
 int main() {
   const std::size_t M = 48, N = 64, K = 256;
   matrix<float> x(M, K), w(N, K), y(M, N);
@@ -32,5 +39,7 @@ int main() {
 
   assert(qx(3, 21) == dequantize(qx)(3, 21));
   assert(view(3, 21) == quantize(format, x, rht)(3, 21));
+  const std::vector<fp4<E2M1>> ones_and_halves{fp4<E2M1>{1.0f}, fp4<E2M1>{0.5f}};
+  assert(dot(ones_and_halves, ones_and_halves) == 1.25f);
   assert(size.codes == M * K / 2 && size.scales == M * K / 16);
 }

@@ -6,6 +6,8 @@
 // A type of a user that meets one of these concepts is accepted wherever a type of the library is.
 #pragma once
 
+#include <ufp4/detail/cxx20.hpp>  // first
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -31,9 +33,9 @@ concept wide_element_format = std::is_trivially_copyable_v<T> && sizeof(T) == 1 
                                 { T::unit() } -> std::same_as<float>;
                               };
 
-/// Sixteen values with their codes. Conversion from float rounds to nearest and saturates (numerics 1); max() is
-/// the largest magnitude that it gives. exact_products is true if every product of two values, and every sum of up to
-/// 256 products, is a binary32 number (then the dot product of two blocks is exact in any order).
+/// Sixteen values with their codes, in any order. Conversion from float rounds to nearest and saturates (numerics 1);
+/// max() is the largest magnitude that it gives. Whether dot products of blocks are exact is computed from the values
+/// (grid4::exact_products); a type may state it in a member exact_products, which then must be right.
 template <class T>
 concept element_format = !wide_element_format<T> && std::is_trivially_copyable_v<T> && sizeof(T) == 1 &&
                          std::is_constructible_v<T, float> && requires(T element, std::uint8_t bits) {
@@ -41,7 +43,6 @@ concept element_format = !wide_element_format<T> && std::is_trivially_copyable_v
                            { element.bits() } -> std::same_as<std::uint8_t>;
                            { static_cast<float>(element) } -> std::same_as<float>;
                            { (T::max)() } -> std::same_as<float>;
-                           { T::exact_products } -> std::convertible_to<bool>;
                          };
 
 /// Any element type of a block format.

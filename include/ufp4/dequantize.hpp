@@ -78,6 +78,19 @@ void dequantize(const Q& q, const matrix_view<T>& out) {
   dequantize(cpu::context{}, q, out);
 }
 
+/// For other arguments: says which of them is not accepted.
+template <class Q, class Out>
+  requires(!detail::viewable<Out> && !detail::is_batch<Out>)
+void dequantize(const cpu::context&, const Q&, const Out&) {
+  constexpr bool is_matrix = detail::viewable<Out>;
+  static_assert(is_matrix, "dequantize: out is a matrix_view or matrix of float, bf16 or fp16");
+}
+template <detail::no_context Q, class Out>
+  requires(!detail::viewable<Out> && !detail::is_batch<Out>)
+void dequantize(const Q& q, const Out& out) {
+  dequantize(cpu::context{}, q, out);
+}
+
 /// Decodes into a new matrix of T: dequantize<bf16>(q).
 template <matrix_scalar T = float, detail::decodable Q>
 matrix<T> dequantize(const cpu::context& ctx, const Q& q) {

@@ -97,6 +97,19 @@ void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c) {
   quantized_gemm(cpu::context{}, a, b, c);
 }
 
+/// For other arguments: says which of them is not accepted.
+template <class A, class B, class C>
+  requires(!detail::viewable<C> && !detail::is_batch<C>)
+void quantized_gemm(const cpu::context&, const A&, const B&, const C&, const gemm_options& = {}) {
+  constexpr bool is_matrix = detail::viewable<C>;
+  static_assert(is_matrix, "quantized_gemm: C is a matrix_view or matrix of float, bf16 or fp16");
+}
+template <detail::no_context A, class B, class C>
+  requires(!detail::viewable<C> && !detail::is_batch<C>)
+void quantized_gemm(const A& a, const B& b, const C& c, const gemm_options& options = {}) {
+  quantized_gemm(cpu::context{}, a, b, c, options);
+}
+
 /// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as
 /// with q itself, in less time. A copy: q may go.
 inline any_prepacked prepack(const cpu::context& ctx, const detail::quantized_argument& q) {

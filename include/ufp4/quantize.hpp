@@ -235,9 +235,14 @@ template <class R>
 concept contiguous_values = requires(const R& values) { std::span(values); };
 
 template <class R>
+using value_in = typename decltype(std::span(std::declval<const R&>()))::value_type;
+template <class R>
+concept row_of_values = contiguous_values<R> && matrix_scalar<value_in<R>>;
+
+template <row_of_values R>
 auto one_row(const R& values) {
   const std::span all(values);
-  return matrix_view<const typename decltype(all)::value_type>(all.data(), 1, all.size());
+  return matrix_view<const value_in<R>>(all.data(), 1, all.size());
 }
 
 /// As the first argument of an operation: not a context, so the default one is meant.
@@ -250,18 +255,19 @@ template <class T>
 concept viewable = requires(const T& x) { viewed(x); };
 
 /// Whether quantize<F>(x) can be meant; otherwise the program does not compile, for a reason that says what is accepted.
-template <class F, class X>
+template <class F, class X, class... Policies>
 constexpr bool quantizes() {
   constexpr bool is_format = quantizer_target<F>, is_matrix = viewable<X> || contiguous_values<X> || is_batch<X>;
   static_assert(is_format, "quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a "
                            "compat preset");
   static_assert(is_matrix, "quantize: x is a matrix_view, a matrix, a span, array or vector, or a matrix_batch");
   if constexpr (!viewable<X> && contiguous_values<X>) {
-    constexpr bool known = matrix_scalar<typename decltype(std::span(std::declval<const X&>()))::element_type>;
+    constexpr bool known = row_of_values<X>;
     static_assert(known, "quantize: the elements of x are float, bf16 or fp16 (matrix_element lists the types); convert "
                          "others, such as double, first");
-    return is_format && known;
+    if constexpr (!known) return false;
   }
+  if constexpr (is_format && is_matrix && !is_batch<X>) return are_policies<Policies...>();
   return is_format && is_matrix;
 }
 
@@ -333,7 +339,7 @@ quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const matrix_vi
 }
 
 /// Quantizes a span, an array or a vector as one row.
-template <quantizer_target F, detail::contiguous_values R, class... Policies>
+template <quantizer_target F, detail::row_of_values R, class... Policies>
 quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const R& values, const Policies&... policies) {
   return quantize<F>(ctx, detail::one_row(values), policies...);
 }
@@ -379,11 +385,23 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
 /// quantize<F>(x, policies...) of a matrix, a range or a batch, and quantize(format, x, policies...).
 template <class F, detail::no_context X, class... Policies>
 auto quantize(const X& x, const Policies&... policies) {
-  if constexpr (detail::quantizes<F, X>()) return quantize<F>(cpu::context{}, x, policies...);
+  if constexpr (detail::quantizes<F, X, Policies...>()) return quantize<F>(cpu::context{}, x, policies...);
 }
 template <class X, class... Policies>
 auto quantize(const format_spec& format, const X& x, const Policies&... policies) {
   return quantize(cpu::context{}, format, x, policies...);
+}
+/// For other arguments: says which of them is not accepted.
+template <class F, class X, class... Policies>
+  requires(!quantizer_target<F> || (!detail::viewable<X> && !detail::row_of_values<X> && !detail::is_batch<X>))
+auto quantize(const cpu::context&, const X&, const Policies&...) {
+  detail::quantizes<F, X>();
+}
+template <class X, class... Policies>
+  requires(!detail::viewable<X> && !detail::is_batch<X>)
+void quantize(const cpu::context&, const format_spec&, const X&, const Policies&...) {
+  constexpr bool is_matrix = detail::viewable<X>;
+  static_assert(is_matrix, "quantize: x is a matrix_view, matrix or matrix_batch of float, bf16 or fp16");
 }
 /// A function is not a policy.
 template <class F, class X, class... Policies>

@@ -6,7 +6,9 @@
 #
 # 1. Without their mistakes host.cpp, gpu.cpp and amd.cpp compile; with them each function causes its message, at its lines.
 # 2. Every #error of include/ufp4 is caused by a command of rejections().
-# 3. Every message of a static_assert or #error in include/ufp4 is among these, or in `unreachable` below.
+# 3. Before C++20 each header reports that, in a few lines.
+# 4. An argument of a type that no operation takes is reported in at most 15 lines, the first of which is the message.
+# 5. Every message of a static_assert or #error in include/ufp4 is among these, or in `unreachable` below.
 set -uo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
@@ -123,6 +125,45 @@ rejections() {
     '#include <cstdint>' -Iinclude/ufp4/rtc
 }
 
+# before_cxx20 COMPILER: each header that programs include, in C++17: one #error, and at most 15 lines in all.
+before_cxx20() {
+  local compiler=$1 header error
+  local message='ufp4: this library needs C++20 (-std=c++20); for C and older C++ there is its C interface, <ufp4/ufp4.h>'
+  echo "$message" >>"$work/errors"
+  for header in include/ufp4/*.hpp include/ufp4/{analysis,block,format,hadamard,interop,matrix,recipe,round}/*.hpp; do
+    [[ $header == */version.hpp || $header == */config.hpp ]] && continue # macros and a constant, for any C++
+    printf '#include <%s>\n' "${header#include/}" |
+      LC_ALL=C "$compiler" -std=c++17 -Iinclude -fsyntax-only -x c++ - >"$work/log" 2>&1
+    error=$(grep 'error: ' "$work/log" | grep -v 'fatal error: .*needs C++20')
+    if [[ $error != *"$message"* ]] || [ "$(wc -l <<<"$error")" -ne 1 ] || [ "$(wc -l <"$work/log")" -gt 15 ]; then
+      wrong "$compiler -std=c++17: $header gives more than one #error '$message' in 15 lines:"
+      head -n 20 "$work/log"
+    else
+      right
+    fi
+  done
+}
+
+# short_messages COMPILER: of arguments of another type.
+short_messages() {
+  local compiler=$1 call error
+  for call in 'quantize<nvfp4>(std::vector<double>(64))' 'quantize<nvfp4>(cpu::context{}, std::vector<double>(64))' \
+    'quantize<fp4<E2M1>>(x)' 'quantize<nvfp4>(x, std::round)' 'quantize<nvfp4>(x, 42)' \
+    'quantize(spec_of<nvfp4>, std::vector<double>(64))' 'quantized_gemm(q, q, std::vector<float>(64))' \
+    'quantized_gemm(cpu::context{}, q, q, std::vector<float>(64))' 'dequantize(q, std::vector<float>(64))'; do
+    printf '#include <cmath>\n#include <vector>\n#include <ufp4/ufp4.hpp>\nusing namespace ufp4;
+void f(const matrix<float>& x, const quantized_matrix<nvfp4>& q) { %s; }\n' "$call" |
+      compile "$compiler" -x c++ - >"$work/log"
+    error=$(grep -m 1 'error: ' "$work/log")
+    if [[ $error != *static*assert* && $error != *'static assertion'* ]] || [ "$(wc -l <"$work/log")" -gt 15 ]; then
+      wrong "$compiler: $call: more than 15 lines, or the first error is no message of ufp4:"
+      head -n 20 "$work/log"
+    else
+      right
+    fi
+  done
+}
+
 # The messages of a header's static_asserts, or of its #errors, a line each; literals that stand side by side are one.
 messages() {
   # shellcheck disable=SC2016 # the variables are Perl's
@@ -163,6 +204,8 @@ for compiler in "${compilers[@]}"; do
   mistakes "$compiler" tests/compile_fail/host.cpp
   mistakes "$compiler" tests/compile_fail/gpu.cpp
   rejections "$compiler"
+  before_cxx20 "$compiler"
+  short_messages "$compiler"
 done
 PATH=$PATH:${ROCM_PATH:-/opt/rocm}/bin
 if command -v hipcc >/dev/null; then

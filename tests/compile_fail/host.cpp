@@ -8,6 +8,7 @@
 #include <ufp4/ufp4.hpp>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -37,14 +38,23 @@ struct levels {
   static constexpr float values[16] = {-7 + shift, -6 + shift, -5 + shift, -4 + shift, -3 + shift, -2 + shift,
                                        -1 + shift, shift,      1 + shift,  2 + shift,  3 + shift,  4 + shift,
                                        5 + shift,  6 + shift,  7 + shift,  8 + shift};
-  static constexpr bool exact_products = false;
 };
 
 // error: the special value of fp4_remapped is not a value of its layout
 void remapped_to_a_value_of_its_layout() { (void)fp4_remapped<E2M1, pick<4, 5>()>(1.0f); }
 
-// error: the values of a table_element must be finite, ascending and hold a zero
+// error: the values of a table_element must be finite, of at least two numbers, and one must be +0
 void table_without_a_zero() { (void)table_element<levels>(1.0f); }
+
+/// Integers. States whether products are exact.
+template <bool Stated>
+struct stated_levels {
+  static constexpr float values[16] = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+  static constexpr bool exact_products = Stated;
+};
+
+// error: exact_products is stated, but not as the values are; leave it out: it is computed
+void table_that_states_what_is_not_so() { (void)table_element<stated_levels<pick<0, 1>() == 1>>(1.0f); }
 
 /// A user-defined element: c - Offset / 2, the last value times LastTimes.
 template <int Offset, bool Exact, int LastTimes = 1>
@@ -68,8 +78,8 @@ struct shifted {
   std::uint8_t code;
 };
 
-void element_without_a_zero() {                     // error: an element format needs a zero
-  (void)grid_of<shifted<pick<15, 16>(), false>>();  // -7.5, -6.5, ..., 7.5
+void element_without_a_zero() {                    // error: an element format needs a zero
+  (void)grid_of<shifted<pick<15, 16>(), true>>();  // -7.5, -6.5, ..., 7.5
 }
 
 /// A user-defined element of one byte with that largest magnitude.
@@ -90,7 +100,7 @@ void wide_element_with_another_maximum() {  // error: an element of one byte has
   (void)grid_of<of_one_byte<pick<100, 127>()>>();
 }
 
-// error: exact_products: the values are not small integers times a power of two; set it to false
+// error: exact_products is stated, but not as the values are; leave it out: it is computed
 void products_that_are_not_exact() {
   (void)grid_of<shifted<16, pick<1, 0>() == 1, 1000>>();  // the last value is 7000
 }
@@ -630,5 +640,58 @@ void own_scale_rule_in_a_recipe() {  // error: builtin_scale_rule
   policy.rule = recipe::rule_choice(constant_rule{});
 #else
   policy.rule = scale_up{};
+#endif
+}
+
+// Arguments of another type. check.sh also counts the lines of each of these messages alone.
+
+// error: quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a compat preset
+void no_block_format() {
+#if defined(MISTAKE)
+  (void)quantize<fp4<E2M1>>(x);
+#else
+  (void)quantize<nvfp4>(x);
+#endif
+}
+
+// error: quantize: the elements of x are float, bf16 or fp16 (matrix_element lists the types); convert others, such as
+//        double, first
+void no_elements_of_a_matrix() {
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(std::vector<double>(64));
+#else
+  (void)quantize<nvfp4>(std::vector<float>(64));
+#endif
+}
+
+void no_matrix() {  // error: quantize: x is a matrix_view, a matrix, a span, array or vector, or a matrix_batch
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(cpu::context{}, 64);
+#endif
+}
+
+void no_matrix_of_a_format_as_data() {  // error: quantize: x is a matrix_view, matrix or matrix_batch of float, bf16 or fp16
+#if defined(MISTAKE)
+  quantize(spec_of<nvfp4>, std::vector<float>(64));
+#endif
+}
+
+// error: quantize: a rounding policy is a class such as nearest_even, stochastic, or one of your own (rounding_policy in
+//        concepts.hpp), not a function
+void function_as_policy() {
+#if defined(MISTAKE)
+  quantize<nvfp4>(x, std::round);
+#endif
+}
+
+void vector_as_product() {  // error: quantized_gemm: C is a matrix_view or matrix of float, bf16 or fp16
+#if defined(MISTAKE)
+  quantized_gemm(q, w, std::vector<float>(64));
+#endif
+}
+
+void vector_as_decoded_matrix() {  // error: dequantize: out is a matrix_view or matrix of float, bf16 or fp16
+#if defined(MISTAKE)
+  dequantize(q, std::vector<float>(64));
 #endif
 }

@@ -52,11 +52,11 @@ static_assert(fp4<E1M2>{0.875f}.bits() == 0x4 && fp4<E1M2>{100.0f}.bits() == 0x7
 static_assert(fp4<E3M0>{12.0f}.bits() == 0x6 && fp4<E3M0>{6.0f}.bits() == 0x6 && fp4<E3M0>{3.0f}.bits() == 0x4);
 static_assert(fp4<E2M1>::from_bits(0x9) < fp4<E2M1>::from_bits(0x8) && -fp4<E2M1>{3.0f} == fp4<E2M1>{-3.0f});
 
-// One byte to copy, no way in or out that a program could take by accident.
+// One byte to copy; no conversion from float and none to integers that a program could take by accident.
 template <class T>
 constexpr bool is_plain_value =
     sizeof(T) == 1 && std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T> &&
-    !std::is_convertible_v<float, T> && !std::is_convertible_v<T, float> && T::exact_products;
+    !std::is_convertible_v<float, T> && !std::is_convertible_v<T, int> && T::exact_products;
 static_assert(is_plain_value<fp4<E2M1>> && is_plain_value<fp4<E1M2>> && is_plain_value<fp4<E3M0>>);
 
 }  // namespace

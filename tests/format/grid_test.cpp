@@ -19,9 +19,8 @@ namespace {
 
 /// A user's own type that is no table_element: sign and magnitude in Gray code, so codes ascend with nothing; one value
 /// has two codes, of which conversion gives the first; -0 exists.
-class gray {
+class gray {  // whether products are exact is not stated
  public:
-  static constexpr bool exact_products = true;
   static constexpr float magnitudes[8] = {0, 1, 3, 2, 12, 12, 4, 6};  // by the low three bits
 
   gray() = default;
@@ -191,7 +190,35 @@ TEST_CASE("grid_of_values gives no levels for values that are no grid", "[format
   float without_zero[16];
   for (float& v : without_zero) v = 1;
   REQUIRE(grid_of_values(without_zero).levels == 0);
-  // Units whose product is subnormal are not multiplied as integers.
-  const float tiny[16] = {0, 0x1p-70f, 0x1p-69f};
-  REQUIRE((grid_of_values(tiny).levels == 3 && !grid_of_values(tiny).exact_products));
+}
+
+namespace {
+
+/// The smallest magnitude, and a multiple of it.
+bool exact(float least, float largest) {
+  const float values[16] = {0, least, -least, largest};
+  const grid4 g = grid_of_values(values);
+  REQUIRE(g.levels == 4);
+  REQUIRE(static_cast<double>(g.unit) == (g.exact_products ? static_cast<double>(least) : 0.0));
+  return g.exact_products;
+}
+
+}  // namespace
+
+TEST_CASE("products are exact where the values are at most 181 times a power of two", "[format][grid]") {
+  CHECK(exact(1, 181));
+  CHECK_FALSE(exact(1, 182));
+  CHECK_FALSE(exact(1, -182));
+  CHECK(exact(0x1p-20f, 0x181p-20f - 0x1p-12f));  // 129 times
+  CHECK_FALSE(exact(1, 1.1f));
+  CHECK_FALSE(exact(0x1p-30f, 0x1p-20f));
+}
+
+TEST_CASE("products are exact where 256 of two values have a binary32 sum: units from 2^-74 to 2^51",
+          "[format][grid]") {
+  CHECK(exact(0x1p-74f, 0x1p-73f));
+  CHECK_FALSE(exact(0x1p-75f, 0x1p-74f));
+  CHECK(exact(0x1p51f, 0xB5p51f));
+  CHECK_FALSE(exact(0x1p52f, 0x1p53f));
+  CHECK(256 * (0xB5p51f * 0xB5p51f) <= 0x1.fffffep127f);
 }

@@ -14,6 +14,14 @@
 
 using namespace ufp4;
 
+namespace {
+
+struct repeated_levels {
+  static constexpr float values[16] = {1, 1, -0.0f, 2, 0, 3, 3, 4, 4, -1, -1, 0, 0, 5, -2, 1};
+};
+
+}  // namespace
+
 TEMPLATE_LIST_TEST_CASE("equal values have equal hashes, and there are as many hashes as values", "[format][hash]",
                         support::byte_types) {
   const std::hash<TestType> hash;
@@ -39,6 +47,19 @@ TEMPLATE_LIST_TEST_CASE("16-bit values: both zeros have the same hash, other cod
   std::set<std::size_t> hashes;
   for (std::uint32_t c = 0; c < 0x10000; ++c) hashes.insert(hash(TestType::from_bits(static_cast<std::uint16_t>(c))));
   CHECK(hashes.size() == 0xFFFF);
+}
+
+TEST_CASE("the codes of one value in a table hash alike, and other values differ", "[format][hash]") {
+  using repeated = table_element<repeated_levels>;
+  const std::hash<repeated> hash;
+  std::set<std::size_t> hashes;
+  for (std::uint8_t a = 0; a < 16; ++a) {
+    hashes.insert(hash(repeated::from_bits(a)));
+    for (std::uint8_t b = 0; b < 16; ++b)
+      if (repeated_levels::values[a] == repeated_levels::values[b])
+        CHECK(hash(repeated::from_bits(a)) == hash(repeated::from_bits(b)));
+  }
+  CHECK(hashes.size() == 8);
 }
 
 TEST_CASE("numbers are keys of unordered containers", "[format][hash]") {

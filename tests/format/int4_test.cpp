@@ -23,8 +23,8 @@ static_assert(static_cast<int>(small_int{6.5f}) == 6 && static_cast<int>(small_i
 static_assert(small_int{-0.0f}.bits() == 0 && small_int{-0.4f}.bits() == 0);
 static_assert(small_int{inf}.bits() == 7 && small_int{-inf}.bits() == 9 && small_int{nan}.bits() == 7);
 static_assert(sizeof(small_int) == 1 && std::is_trivially_copyable_v<small_int> &&
-              !std::is_convertible_v<float, small_int> && !std::is_convertible_v<small_int, float> &&
-              !std::is_convertible_v<small_int, int> && small_int::exact_products);
+              !std::is_convertible_v<float, small_int> && !std::is_convertible_v<small_int, int> &&
+              small_int::exact_products);
 
 }  // namespace
 

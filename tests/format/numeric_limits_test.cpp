@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 #include "support/formats.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -26,12 +27,8 @@ double value(T x) {
 template <class T>
 std::vector<double> values() {
   using code = decltype(T().bits());
-  constexpr bool four_bits = std::is_same_v<T, fp4<E2M1>> || std::is_same_v<T, fp4<E1M2>> ||
-                             std::is_same_v<T, fp4<E3M0>> || std::is_same_v<T, ufp4::int4>;
   std::vector<double> all;
-  for (std::uint32_t c = 0; c < (four_bits ? 16u : 1u << (8 * sizeof(code))); ++c) {
-    all.push_back(value(T::from_bits(static_cast<code>(c))));
-  }
+  for (std::uint32_t c = 0; c < 1u << (8 * sizeof(code)); ++c) all.push_back(value(T::from_bits(static_cast<code>(c))));
   return all;
 }
 
@@ -46,9 +43,22 @@ static_assert(limits<e8m0>::round_style == std::round_toward_zero &&
               limits<e4m3>::round_style == std::round_to_nearest);
 static_assert(limits<const fp16>::digits == 11);  // the standard's own specialisations for cv types
 
+/// In no order, with two zeros.
+struct two_signs {
+  static constexpr float values[16] = {3, -5, 0, -0.0f, 0.5f, 8, 1, 2, -1, -2, 4, 6, 7, 8, -3, 3};
+};
+struct negative {
+  static constexpr float values[16] = {-1, -2, -3, 0, -4};
+};
+
 }  // namespace
 
-using types_with_limits = support::joined<support::float_types, std::tuple<ufp4::int4>>;
+using remapped_up = fp4_remapped<E2M1, 10>;
+using remapped_down = fp4_remapped<E1M2, -4>;
+using floats_with_limits =
+    support::joined<support::float_types,
+                    std::tuple<fp8_e4m3, fp8_e5m2, fp6_e3m2, fp6_e2m3, e6m2, remapped_up, remapped_down>>;
+using types_with_limits = support::joined<floats_with_limits, std::tuple<ufp4::int4, ufp4::int8>>;
 
 TEMPLATE_LIST_TEST_CASE("limits are those of the set of values", "[format][limits]", types_with_limits) {
   using L = limits<TestType>;
@@ -82,7 +92,7 @@ TEMPLATE_LIST_TEST_CASE("limits are those of the set of values", "[format][limit
 }
 
 TEMPLATE_LIST_TEST_CASE("digits, exponents and epsilon are those of the normal values", "[format][limits]",
-                        support::float_types) {
+                        floats_with_limits) {
   using L = limits<TestType>;
   const auto representable = [](double x) {
     for (const double v : values<TestType>()) {
@@ -113,6 +123,22 @@ TEMPLATE_LIST_TEST_CASE("digits, exponents and epsilon are those of the normal v
   CHECK(std::pow(10.0, L::max_exponent10 + 1) > largest);
   CHECK(L::digits10 == static_cast<int>(std::floor((L::digits - 1) * std::log10(2.0))));
   CHECK(L::max_digits10 == static_cast<int>(std::ceil(L::digits * std::log10(2.0) + 1)));
+}
+
+TEMPLATE_TEST_CASE("the ends of a type without exponents are its smallest and its largest value", "[format][limits]",
+                   nf4, int8q6, table_element<two_signs>, table_element<negative>) {
+  using L = limits<TestType>;
+  const auto all = values<TestType>();
+  const double smallest = *std::min_element(all.begin(), all.end());
+  CHECK(L::is_specialized);
+  CHECK(value((L::max)()) == *std::max_element(all.begin(), all.end()));
+  CHECK(value(L::lowest()) == smallest);
+  CHECK(value((L::min)()) == smallest);
+  CHECK(L::is_signed == (smallest < 0));
+  CHECK(value(L::epsilon()) == 0);
+  CHECK_FALSE(L::is_integer);
+  CHECK_FALSE(L::has_infinity);
+  CHECK_FALSE(L::has_quiet_NaN);
 }
 
 TEST_CASE("int4's limits are an integer's", "[format][limits]") {

@@ -118,7 +118,7 @@ static_assert(ufp4::round_to<float>(0x1.234567p-140f) == 0x1.234567p-140f);
 template <class T, std::size_t bytes>
 constexpr bool is_plain_value =
     sizeof(T) == bytes && std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T> &&
-    !std::is_convertible_v<float, T> && !std::is_convertible_v<T, float>;
+    !std::is_convertible_v<float, T> && !std::is_convertible_v<T, int>;
 static_assert(is_plain_value<e4m3, 1> && is_plain_value<ue5m3, 1> && is_plain_value<e8m0, 1>);
 static_assert(is_plain_value<bf16, 2> && is_plain_value<fp16, 2>);
 static_assert(ufp4::scale_format<float> && !ufp4::scale_format<fp16> && !ufp4::scale_format<double>);

@@ -1,6 +1,7 @@
 // ufp4 - table_element: nf4 and user-defined grids.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: separate
+#include <ufp4/format/fp4.hpp>
 #include <ufp4/format/table_element.hpp>
 
 #include "format/scalar_model.hpp"
@@ -14,6 +15,7 @@
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 using ufp4::nf4;
@@ -37,6 +39,28 @@ struct giant_levels {
 };
 using debt = table_element<debt_levels>;
 using giant = table_element<giant_levels>;
+
+// As hardware numbers E2M1: sign and magnitude.
+struct hardware_levels {
+  static constexpr float values[16] = {0, .5, 1, 1.5, 2, 3, 4, 6, -0.0f, -.5, -1, -1.5, -2, -3, -4, -6};
+};
+// Descending.
+struct descending_levels {
+  static constexpr float values[16] = {17, 14, 11, 8, 6, 4, 3, 2, 1, 0, -1, -3, -5, -8, -12, -40};
+};
+// In no order, with repeated values: +0 at 5 and 9, -0 at 2 and 14, 7 at 3 and 0, -4 at 8 and 15.
+struct shuffled_levels {
+  static constexpr float values[16] = {7, 2, -0.0f, 7, -2, 0, 11, -1, -4, 0, 1, 3, -9, 5, -0.0f, -4};
+};
+// Fractions that no float holds, in no order: products are not exact.
+struct thirds_levels {
+  static constexpr float values[16] = {1 / 3.0f,  -1 / 3.0f, 0,    2 / 3.0f, 1,     -1,   4 / 3.0f, -4 / 3.0f,
+                                       -2 / 3.0f, 5 / 3.0f,  0.1f, -0.1f,    -0.2f, 0.2f, 2,        -2};
+};
+using hardware = table_element<hardware_levels>;
+using descending = table_element<descending_levels>;
+using shuffled = table_element<shuffled_levels>;
+using thirds = table_element<thirds_levels>;
 
 template <class T>
 std::vector<double> table();
@@ -70,7 +94,35 @@ static_assert(sizeof(nf4) == 1 && std::is_trivially_copyable_v<nf4> && !std::is_
 static_assert(ufp4::element_format<uneven> && ufp4::element_format<counting> && ufp4::element_format<debt> &&
               ufp4::element_format<giant>);
 static_assert(!nf4::exact_products && !giant::exact_products && uneven::exact_products && counting::exact_products &&
-              debt::exact_products);
+              debt::exact_products && hardware::exact_products && shuffled::exact_products && !thirds::exact_products);
+static_assert(ufp4::grid_of<hardware>() == ufp4::grid_of<ufp4::fp4<ufp4::E2M1>>());
+static_assert(hardware{-0.1f}.bits() == 8 && hardware{0.1f}.bits() == 0 && hardware{nan}.bits() == 7);
+static_assert(shuffled{7}.bits() == 0 && shuffled{-4}.bits() == 8 && shuffled{0.0f}.bits() == 5);
+static_assert(shuffled{-0.0f}.bits() == 2 && shuffled{-nan}.bits() == 6 && shuffled{-inf}.bits() == 12);
+static_assert(descending{0.0f}.bits() == 9 && descending{-0.0f}.bits() == 9 && descending{nan}.bits() == 0);
+
+/// A conversion to values in any order, as numerics 1 has it: of distinct values ascending, each with its lowest code.
+template <std::size_t n>
+std::uint32_t code_of(const float (&values)[n], std::uint32_t x) {
+  scalar::ladder rungs;
+  std::uint32_t plus_zero = 16, minus_zero = 16;
+  for (std::uint32_t c = 16; c-- > 0;) {
+    if (scalar::bits_of(values[c]) == 0) plus_zero = c;
+    if (scalar::bits_of(values[c]) == 0x80000000u) minus_zero = c;
+  }
+  std::vector<std::pair<double, std::uint32_t>> sorted;
+  for (std::uint32_t c = 0; c < 16; ++c) sorted.emplace_back(static_cast<double>(values[c]), c);
+  std::sort(sorted.begin(), sorted.end());
+  for (const auto& [value, code] : sorted) {
+    if (!rungs.value.empty() && rungs.value.back() == value) continue;
+    if (value == 0) rungs.zero = static_cast<int>(rungs.value.size());
+    rungs.value.push_back(value), rungs.code.push_back(value == 0 ? plus_zero : code);
+  }
+  if (scalar::is_nan(x)) return rungs.code.back();
+  const int at = rungs.find(scalar::value_of(x));
+  if (at == rungs.zero && scalar::is_negative(x) && minus_zero < 16) return minus_zero;
+  return rungs.code[static_cast<std::size_t>(at)];
+}
 
 }  // namespace
 
@@ -124,4 +176,34 @@ TEMPLATE_TEST_CASE("elements of a table compare as numbers", "[format][table]", 
       CHECK((left >= right) == (x >= y));
     }
   }
+}
+
+TEMPLATE_TEST_CASE("values in any order: a code has its value, a float the lowest code of the nearest value",
+                   "[format][table]", hardware_levels, descending_levels, shuffled_levels, thirds_levels,
+                   ufp4::nf4_levels) {
+  INFO(support::seed_note());
+  using element = table_element<TestType>;
+  for (std::uint8_t c = 0; c < 16; ++c) {
+    INFO("code " << unsigned{c});
+    CHECK(scalar::bits_of(static_cast<float>(element::from_bits(c))) == scalar::bits_of(TestType::values[c]));
+  }
+  std::vector<double> values(std::begin(TestType::values), std::end(TestType::values));
+  std::sort(values.begin(), values.end());
+  scalar::comparison seen;
+  scalar::for_each_input(scalar::counted(values), [&](std::uint32_t x) {
+    seen.check(x, element{scalar::float_of(x)}.bits(), code_of(TestType::values, x));
+  });
+  CHECK(seen.verdict() == "agrees");
+}
+
+TEMPLATE_TEST_CASE("the grid of a table is that of its values at run time", "[format][table]", hardware_levels,
+                   descending_levels, shuffled_levels, thirds_levels, ufp4::nf4_levels) {
+  CHECK(ufp4::grid_of<table_element<TestType>>() == ufp4::grid_of_values(TestType::values));
+}
+
+TEST_CASE("two codes of one value are equal, and neither is less", "[format][table]") {
+  const auto code = [](std::uint8_t c) { return shuffled::from_bits(c); };
+  CHECK((code(0) == code(3) && code(2) == code(5) && code(8) == code(15)));
+  CHECK(!(code(0) < code(3) || code(3) < code(0) || code(2) < code(5)));
+  CHECK((code(12) < code(8) && code(6) > code(0)));
 }

@@ -24,7 +24,6 @@ using support::nf4_f32, support::nf4_mx;
 /// A user-defined grid whose unit times another's is no binary32 number.
 struct tiny {
   std::uint8_t code = 0;
-  static constexpr bool exact_products = true;
   tiny() = default;
   UFP4_MEMBER constexpr explicit tiny(float x) : code(x > 0 ? 1 : 0) {}
   UFP4_MEMBER static constexpr tiny from_bits(std::uint8_t bits) {

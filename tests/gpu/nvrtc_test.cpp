@@ -111,6 +111,20 @@ extern "C" __global__ void user(const float* x, unsigned char* codes, unsigned c
   random_bits[block] = ufp4::philox4x32({{block, 0, 0, 0}}, 7).word[0];
 }
 
+// Numbers in expressions, and a grid of the program's own with the codes of the hardware.
+struct levels {
+  static constexpr float values[16] = {0, .5, 1, 1.5, 2, 3, 4, 6, -0.0f, -.5, -1, -1.5, -2, -3, -4, -6};
+};
+extern "C" __global__ void dot(const unsigned char* a, const unsigned char* b, float* y, int n) {
+  float sum = 0;
+  for (int i = 0; i < n; ++i) {
+    const auto p = ufp4::table_element<levels>::from_bits(a[i]);
+    const auto q = ufp4::int4::from_bits(b[i]);
+    if (p != q && p < 3 && -q <= 2.0) sum += p * q + 2 * p;
+  }
+  *y = ufp4::table_element<levels>(sum) / ufp4::bf16(sum);
+}
+
 // A run of 64 elements in four lanes.
 extern "C" __global__ void across(const float* x, float* y) {
   float v[16];
@@ -131,6 +145,7 @@ TEST_CASE("a user's kernel compiles under NVRTC, without a warning, for every ar
     CHECK(result.compiled);
     CHECK(contains(result.ptx, ".entry user("));
     CHECK(contains(result.ptx, ".entry across("));
+    CHECK(contains(result.ptx, ".entry dot("));
     CHECK(contains(result.ptx, "shfl.sync.bfly"));
     CHECK(contains(result.ptx, "div.rn.f32"));
     CHECK_FALSE(contains(result.ptx, ".ftz"));

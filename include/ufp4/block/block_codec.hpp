@@ -10,6 +10,8 @@
 // | bits             | identical on every backend                                                   |
 #pragma once
 
+#include <ufp4/detail/cxx20.hpp>  // first
+
 #include <ufp4/block/features.hpp>
 #include <ufp4/block/grid_choice.hpp>
 #include <ufp4/block/packing.hpp>

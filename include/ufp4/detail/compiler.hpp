@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ufp4/detail/cxx20.hpp>    // before all others
 #include <ufp4/detail/odr_key.hpp>  // UFP4_TYPES, UFP4_CODE
 #include <ufp4/gpu/vendor.hpp>      // UFP4_HD: __host__ __device__ where the compiler knows that, else nothing
 

@@ -28,15 +28,15 @@ struct E3M0 {
   UFP4_MEMBER static constexpr minifloat layout() { return {3, 0, 3, true, 7, 7}; }
 };
 
-/// One 4-bit float, stored in one byte. Conversions are explicit and constexpr; the type is trivially copyable.
+/// One 4-bit float, stored in one byte; constexpr, trivially copyable. It is a float in expressions (number.hpp).
 ///
 /// | from float | nearest, ties to the even code; beyond +-max() and for Inf: +-max() |
 /// | NaN        | +max(), as __nv_cvt_float_to_fp4 of the CUDA Math API               |
 /// | zero       | keeps its sign; a negative value that rounds to zero becomes -0     |
 /// | comparison | of values: -0 == +0; compare bits() to distinguish them             |
 template <class Layout>
-class fp4 : public detail::ordered<fp4<Layout>, std::uint8_t, 15, std::weak_ordering> {
-  using detail::coded<fp4, std::uint8_t, 15>::bits_;
+class fp4 : public detail::coded<fp4<Layout>, std::uint8_t, 15, std::weak_ordering> {
+  using fp4::coded::bits_;
 
  public:
   using layout_type = Layout;  ///< E2M1, E1M2 or E3M0
@@ -44,7 +44,7 @@ class fp4 : public detail::ordered<fp4<Layout>, std::uint8_t, 15, std::weak_orde
 
   fp4() = default;
   UFP4_MEMBER constexpr explicit fp4(float x) { bits_ = static_cast<std::uint8_t>(encode(Layout::layout(), x)); }
-  UFP4_MEMBER constexpr explicit operator float() const { return decode(Layout::layout(), bits_); }
+  UFP4_MEMBER constexpr float value() const { return decode(Layout::layout(), bits_); }
   UFP4_MEMBER static constexpr float(max)() { return decode(Layout::layout(), Layout::layout().max_code); }
 
   UFP4_MEMBER constexpr fp4 operator-() const { return fp4::from_bits(bits_ ^ 8u); }  ///< flips the sign, of zero too
@@ -57,31 +57,33 @@ class fp4 : public detail::ordered<fp4<Layout>, std::uint8_t, 15, std::weak_orde
 /// | NaN        | the code 7, max() of the layout                                                              |
 /// | zero       | one zero: -0.f and negative values that round to zero give code 0                            |
 template <class Layout, int special>
-class fp4_remapped : public detail::ordered<fp4_remapped<Layout, special>, std::uint8_t, 15, std::strong_ordering> {
-  using detail::coded<fp4_remapped, std::uint8_t, 15>::bits_;
+class fp4_remapped : public detail::coded<fp4_remapped<Layout, special>, std::uint8_t, 15, std::strong_ordering> {
+  using fp4_remapped::coded::bits_;
 
  public:
-  using layout_type = Layout;                                              ///< E2M1, E1M2 or E3M0
-  static constexpr bool exact_products = special >= -32 && special <= 32;  // a multiple of the layout's smallest value
+  using layout_type = Layout;  ///< E2M1, E1M2 or E3M0
+  /// 181 times the smallest positive value, of which all values are multiples (grid.hpp).
+  static constexpr bool exact_products =
+      detail::magnitude(static_cast<float>(special)) <= 181.0f * decode(Layout::layout(), 1);
 
   fp4_remapped() = default;
   /// The nearest value.
   UFP4_MEMBER constexpr explicit fp4_remapped(float x) { bits_ = nearest(x); }
-  UFP4_MEMBER constexpr explicit operator float() const { return value(bits_); }
+  UFP4_MEMBER constexpr float value() const { return value_of(bits_); }
   UFP4_MEMBER static constexpr float(max)() {
     constexpr float largest = decode(Layout::layout(), 7), other = detail::magnitude(static_cast<float>(special));
     return other > largest ? other : largest;
   }
 
  private:
-  UFP4_MEMBER static constexpr float value(std::uint32_t code) {
+  UFP4_MEMBER static constexpr float value_of(std::uint32_t code) {
     return code == 8 ? static_cast<float>(special) : decode(Layout::layout(), code);
   }
   /// Values between v and zero, v included.
   UFP4_MEMBER static constexpr int rank(float v) {
     int steps = 0;
     for (std::uint32_t c = 0; c < 16; ++c)
-      steps += v > 0.0f ? value(c) > 0.0f && value(c) <= v : value(c) < 0.0f && value(c) >= v;
+      steps += v > 0.0f ? value_of(c) > 0.0f && value_of(c) <= v : value_of(c) < 0.0f && value_of(c) >= v;
     return steps;
   }
   /// The code of the nearest of the sixteen values.
@@ -89,9 +91,9 @@ class fp4_remapped : public detail::ordered<fp4_remapped<Layout, special>, std::
     if (detail::is_nan(x)) return 7;
     std::uint32_t best = 0;
     for (std::uint32_t c = 1; c < 16; ++c) {
-      const double twice = 2.0 * static_cast<double>(x), a = static_cast<double>(value(best)),
-                   b = static_cast<double>(value(c));
-      const bool farther_tie = twice == a + b && rank(value(c)) % 2 == 0;
+      const double twice = 2.0 * static_cast<double>(x), a = static_cast<double>(value_of(best)),
+                   b = static_cast<double>(value_of(c));
+      const bool farther_tie = twice == a + b && rank(value_of(c)) % 2 == 0;
       if (a < b ? twice > a + b || farther_tie : twice < a + b || farther_tie) best = c;
     }
     return static_cast<std::uint8_t>(best);

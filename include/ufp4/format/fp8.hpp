@@ -24,10 +24,10 @@ namespace ufp4::inline UFP4_TYPES {
 /// | comparison | of values: -0 == +0, a NaN is unordered                                        |
 template <wide_element kind>
 class wide_float
-    : public detail::ordered<wide_float<kind>, std::uint8_t,
-                             static_cast<std::uint8_t>(wide_layout(kind).sign_bit() * 2 - 1), std::partial_ordering> {
-  using base = detail::ordered<wide_float, std::uint8_t,
-                               static_cast<std::uint8_t>(wide_layout(kind).sign_bit() * 2 - 1), std::partial_ordering>;
+    : public detail::coded<wide_float<kind>, std::uint8_t,
+                           static_cast<std::uint8_t>(wide_layout(kind).sign_bit() * 2 - 1), std::partial_ordering> {
+  using base = detail::coded<wide_float, std::uint8_t, static_cast<std::uint8_t>(wide_layout(kind).sign_bit() * 2 - 1),
+                             std::partial_ordering>;
   using base::bits_;
 
  public:
@@ -40,7 +40,7 @@ class wide_float
   UFP4_MEMBER constexpr explicit wide_float(float x) {
     bits_ = static_cast<std::uint8_t>(encode(layout(), detail::is_nan(x) ? (max)() : x));
   }
-  UFP4_MEMBER constexpr explicit operator float() const { return wide_float_value(kind, bits_); }
+  UFP4_MEMBER constexpr float value() const { return wide_float_value(kind, bits_); }
   UFP4_MEMBER static constexpr float unit() { return decode(layout(), 1); }  ///< the smallest positive value
   UFP4_MEMBER static constexpr float(max)() { return decode(layout(), layout().max_code); }
 };

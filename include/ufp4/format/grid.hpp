@@ -22,7 +22,7 @@ struct grid4 {
   int levels;                ///< number of levels
   int zero;                  ///< index of the level 0 in `level`
   std::uint8_t minus_zero;   ///< code of a negative value that rounds to zero
-  bool exact_products;       ///< of element_format: block dot products are exact in any order
+  bool exact_products;       ///< block dot products are exact in any order (numerics 1); computed from the values
 
   friend constexpr bool operator==(const grid4&, const grid4&) = default;
 };
@@ -43,10 +43,30 @@ constexpr float unit_of(const float (&value)[16]) {
   return exp2i(lowest);
 }
 
-/// 256 products of integers up to 2^8 stay below 2^24, so every order of summation is exact in binary32.
-constexpr bool integers_fit(const grid4& g) {
-  for (int c = 0; c < 16; ++c)
-    if (static_cast<double>(magnitude(g.value[c])) > 181.0 * static_cast<double>(g.unit)) return false;
+/// Whether the dot product of two blocks is a binary32 number, so exact in any order of summation: the values are
+/// integers up to 181 times a power of two from 2^-74 to 2^51. 256 products of two are below 2^23 units, and a unit of
+/// the product is from 2^-148, a subnormal number, to 2^102.
+constexpr bool products_are_exact(const float (&value)[16]) {
+  const float unit = unit_of(value);
+  bool exact = unit >= 0x1p-74f && unit <= 0x1p51f;
+  for (const float v : value) exact = exact && magnitude(v) <= 181.0f * unit;
+  return exact;
+}
+
+/// Sets the members that depend on it.
+constexpr void set_integers(grid4& g) {
+  g.exact_products = products_are_exact(g.value);
+  if (!g.exact_products) return;
+  g.unit = unit_of(g.value);
+  for (int c = 0; c < 16; ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+}
+
+/// Rejects a type that states another exact_products than its values give.
+template <class T, bool exact>
+constexpr bool states_no_other() {
+  if constexpr (requires { T::exact_products; })
+    static_assert(T::exact_products == exact,
+                  "exact_products is stated, but not as the values are; leave it out: it is computed");
   return true;
 }
 
@@ -68,12 +88,7 @@ constexpr grid4 make_grid() {
   for (int i = 0; i < g.levels; ++i)
     if (g.level[i] == 0.0f) g.zero = i;
   g.qmax = (E::max)();
-  g.exact_products = E::exact_products;
-  if (g.exact_products) {
-    g.unit = unit_of(g.value);
-    if (integers_fit(g))
-      for (int c = 0; c < 16; ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
-  }
+  set_integers(g);
   return g;
 }
 
@@ -93,8 +108,7 @@ template <element_format E>
 constexpr grid4 grid_of() {
   constexpr grid4 grid = detail::make_grid<E>();
   static_assert(grid.level[grid.zero] == 0.0f, "an element format needs a zero");
-  static_assert(!grid.exact_products || detail::integers_fit(grid),
-                "exact_products: the values are not small integers times a power of two; set it to false");
+  static_assert(detail::states_no_other<E, grid.exact_products>());
   return grid;
 }
 /// The constants of elements of one byte whose values are multiples of `unit`, the smallest positive one; no levels.
@@ -141,10 +155,7 @@ UFP4_HOST_MEMBER constexpr grid4 grid_of_values(const float (&values)[16]) {
                ? detail::magnitude(g.level[g.levels - 1])
                : detail::magnitude(g.level[0]);
   if (g.levels == 1) return {};
-  g.unit = detail::unit_of(g.value);
-  g.exact_products = detail::integers_fit(g) && g.unit > 0x1p-60f;  // products of two units are normal numbers
-  if (!g.exact_products) g.unit = 0;
-  for (int c = 0; c < 16 && g.exact_products; ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+  detail::set_integers(g);
   return g;
 }
 

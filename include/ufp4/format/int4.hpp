@@ -12,14 +12,14 @@ namespace ufp4::inline UFP4_TYPES {
 /// | from float | nearest, ties to the even integer; beyond +-7 and for Inf: +-7. -8 comes from bits only |
 /// | NaN        | +7                                                                                     |
 /// | zero       | one zero: -0.f and small negative values give code 0                                   |
-class int4 : public detail::ordered<int4, std::uint8_t, 15, std::strong_ordering> {
+class int4 : public detail::coded<int4, std::uint8_t, 15, std::strong_ordering> {
  public:
   static constexpr bool exact_products = true;
 
   int4() = default;
   UFP4_MEMBER constexpr explicit int4(float x) { bits_ = encode_integer({0, 3, -2, false, 7, 7}, x) & 15; }
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 8 ? bits_ : bits_ - 16; }  ///< -8 .. 7
-  UFP4_MEMBER constexpr explicit operator float() const { return static_cast<float>(static_cast<int>(*this)); }
+  UFP4_MEMBER constexpr float value() const { return static_cast<float>(static_cast<int>(*this)); }
   UFP4_MEMBER static constexpr float(max)() { return 7.0f; }
 };
 

@@ -18,8 +18,8 @@ namespace ufp4::inline UFP4_TYPES {
 /// | NaN        | +max()                                                                                        |
 /// | zero       | one zero: -0.f and small negative values give code 0                                          |
 template <int fraction_bits>
-class scaled_int8 : public detail::ordered<scaled_int8<fraction_bits>, std::uint8_t, 255, std::strong_ordering> {
-  using detail::coded<scaled_int8, std::uint8_t, 255>::bits_;
+class scaled_int8 : public detail::coded<scaled_int8<fraction_bits>, std::uint8_t, 255, std::strong_ordering> {
+  using scaled_int8::coded::bits_;
 
  public:
   static constexpr wide_element wide = wide_element::int8;  ///< codes of one byte, two's complement
@@ -32,7 +32,7 @@ class scaled_int8 : public detail::ordered<scaled_int8<fraction_bits>, std::uint
   }
   /// The code as an integer, -128 .. 127.
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 128 ? bits_ : bits_ - 256; }
-  UFP4_MEMBER constexpr explicit operator float() const {
+  UFP4_MEMBER constexpr float value() const {
     return static_cast<float>(static_cast<int>(*this)) * unit();  // exact
   }
   UFP4_MEMBER static constexpr float unit() { return detail::exp2i(-fraction_bits); }  ///< the value of code 1

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A number prints as its float value: fp4<E2M1>{1.5f} as 1.5, the code 0x8 of E2M1 as -0, e4m3's 0x7F as nan. The flags
-// and the precision of the stream apply, and so do the format specifications of float ("{:+.2f}").
+// and the precision of the stream apply, and so do the format specifications of float ("{:+.2f}"). Without
+// this header std::cout prints numbers too, by the conversion to float; std::format does not.
 // Not part of ufp4.hpp: <format> is the most expensive standard header to compile.
 #pragma once
 

@@ -6,59 +6,8 @@
 // kernel of the library is tested against it. NaN codes and e8m0 (which rounds down and has no zero): scales.hpp.
 #pragma once
 
-#include <compare>
-#include <concepts>
 #include <ufp4/concepts.hpp>
-#include <ufp4/detail/bits.hpp>
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// Base of the number types: the code, in the bits `mask` of Bits.
-template <class Derived, class Bits, Bits mask>
-class coded {
- public:
-  /// The number of a code; bits above it are ignored.
-  UFP4_MEMBER static constexpr Derived from_bits(Bits bits) {
-    Derived value{};
-    static_cast<coded&>(value).bits_ = bits & mask;
-    return value;
-  }
-  UFP4_MEMBER constexpr Bits bits() const { return bits_; }
-
- protected:
-  Bits bits_;
-};
-
-/// The same of a type that is compared by value: -0 == +0, and a NaN is unordered.
-template <class Derived, class Bits, Bits mask, class Ordering>
-class ordered : public coded<Derived, Bits, mask> {
- public:
-  UFP4_MEMBER friend constexpr bool operator==(Derived a, Derived b) {
-    return static_cast<float>(a) == static_cast<float>(b);
-  }
-  UFP4_MEMBER friend constexpr Ordering operator<=>(Derived a, Derived b) {
-    const float x = static_cast<float>(a), y = static_cast<float>(b);
-    if constexpr (std::same_as<Ordering, std::partial_ordering>)
-      if (detail::is_nan(x) || detail::is_nan(y)) return Ordering::unordered;
-    return x < y ? Ordering::less : y < x ? Ordering::greater : Ordering::equivalent;
-  }
-};
-
-/// The same of the types of scales.hpp, which a NaN may be and which are compared with floats.
-template <class Derived, class Bits>
-class small_float : public ordered<Derived, Bits, static_cast<Bits>(-1), std::partial_ordering> {
- public:
-  UFP4_MEMBER friend constexpr bool operator<(Derived a, float b) { return detail::less(static_cast<float>(a), b); }
-  UFP4_MEMBER friend constexpr bool operator>(Derived a, float b) { return detail::less(b, static_cast<float>(a)); }
-};
-
-template <class T, class Bits, Bits mask>
-void derived_from_coded(const coded<T, Bits, mask>&);
-/// A number type of this library: what hash.hpp and io.hpp apply to.
-template <class T>
-concept number = requires(const T& x) { derived_from_coded<T>(x); };
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
+#include <ufp4/format/number.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 

@@ -1,7 +1,8 @@
-// ufp4 - std::numeric_limits of fp4<...>, int4, int8, int8q6, fp8, fp6, e4m3, ue5m3, e8m0, bf16 and fp16.
+// ufp4 - std::numeric_limits of every number type.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every member follows the standard's definition. No type has arithmetic, so none is IEC 559, traps or wraps around.
+// Every member follows the standard's definition. Arithmetic is that of float, so no type is IEC 559, traps or wraps
+// around. is_integer describes the values: it is true of int4 and int8, whose sums are floats too.
 //
 // | type      | signed | digits | denorm_min | min    | lowest  | max    | epsilon | has            |
 // |-----------|--------|--------|------------|--------|---------|--------|---------|----------------|
@@ -18,8 +19,12 @@
 // | e4m3      | yes    | 4      | 2^-9       | 2^-6   | -448    | 448    | 2^-3    | quiet NaN      |
 // | ue5m3     | no     | 4      | 2^-17      | 2^-14  | 0       | 114688 | 2^-3    | quiet NaN      |
 // | e8m0      | no     | 1      | = min      | 2^-127 | 2^-127  | 2^127  | 1       | quiet NaN      |
+// | e6m2      | no     | 3      | = min      | 2^-48  | 2^-48   | 49152  | .25     | quiet NaN      |
 // | bf16      | yes    | 8      | 2^-133     | 2^-126 | -max    | 2^128 - 2^120 | 2^-7 | quiet NaN, Inf |
 // | fp16      | yes    | 11     | 2^-24      | 2^-14  | -65504  | 65504  | 2^-10   | quiet NaN, Inf |
+//
+// fp4_remapped has the limits of its layout, but lowest() and max() may be the special value. The values of a
+// table_element have no digits and no exponents: min() is lowest(), epsilon() is 0.
 //
 // int4's -8, the -128 of 8 bits and the infinities of fp8_e5m2 and bf16 come from bits only: conversions from float
 // saturate below them.
@@ -31,6 +36,7 @@
 #include <ufp4/format/int4.hpp>
 #include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
+#include <ufp4/format/table_element.hpp>
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
@@ -85,6 +91,10 @@ struct minifloat_limits : coded_limits<T, (layout.mantissa_bits > 0), 1u << layo
   static constexpr int max_exponent10 = decimal_exponent((T::max)());
 };
 
+/// The same of a table, from the codes of its lowest and largest value and of zero.
+template <class Levels, std::uint32_t first, std::uint32_t largest, std::uint32_t zero>
+using table_limits = coded_limits<table_element<Levels>, false, first, largest, first, zero, zero, zero, 0, 0>;
+
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 template <class Layout>
@@ -110,6 +120,43 @@ struct std::numeric_limits<ufp4::e8m0>
   static constexpr std::float_round_style round_style = std::round_toward_zero;
   static constexpr int digits = 1, digits10 = 0, max_digits10 = 2;
   static constexpr int min_exponent = -126, max_exponent = 128, min_exponent10 = -38, max_exponent10 = 38;
+};
+
+/// No zero, no subnormals; the conversion rounds to nearest.
+template <>
+struct std::numeric_limits<ufp4::e6m2>
+    : ufp4::detail::coded_limits<ufp4::e6m2, false, 0, 0xFE, 0, 0, ufp4::e6m2(0.25f).bits(), ufp4::e6m2(0.5f).bits(), 0,
+                                 0xFF> {
+  static constexpr bool is_signed = false, is_integer = false, is_exact = false;
+  static constexpr std::float_round_style round_style = std::round_to_nearest;
+  static constexpr int digits = 3, digits10 = 0, max_digits10 = 2;
+  static constexpr int min_exponent = -47, max_exponent = 16, min_exponent10 = -14, max_exponent10 = 4;
+};
+
+template <class Layout, int special>
+struct std::numeric_limits<ufp4::fp4_remapped<Layout, special>>
+    : ufp4::detail::minifloat_limits<ufp4::fp4_remapped<Layout, special>, Layout::layout()> {
+  UFP4_MEMBER static constexpr ufp4::fp4_remapped<Layout, special>(max)() noexcept {
+    const ufp4::fp4_remapped<Layout, special> other = numeric_limits::of(8), largest = numeric_limits::of(7);
+    return other > largest ? other : largest;
+  }
+  UFP4_MEMBER static constexpr ufp4::fp4_remapped<Layout, special> lowest() noexcept {
+    const ufp4::fp4_remapped<Layout, special> other = numeric_limits::of(8), least = numeric_limits::of(15);
+    return other < least ? other : least;
+  }
+  static constexpr int max_exponent = ufp4::detail::floor_log2((max)().value()) + 1;
+  static constexpr int max_exponent10 = ufp4::detail::decimal_exponent((max)().value());
+};
+
+template <class Levels>
+struct std::numeric_limits<ufp4::table_element<Levels>>
+    : ufp4::detail::table_limits<Levels, ufp4::detail::table_grid<Levels>.code[0],
+                                 ufp4::table_element<Levels>(ufp4::detail::max_finite).bits(),
+                                 ufp4::table_element<Levels>(0.0f).bits()> {
+  static constexpr bool is_signed = ufp4::detail::table_grid<Levels>.zero > 0, is_integer = false, is_exact = false;
+  static constexpr std::float_round_style round_style = std::round_to_nearest;
+  static constexpr int digits = 0, digits10 = 0, max_digits10 = 0;
+  static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
 };
 
 template <>

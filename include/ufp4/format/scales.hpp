@@ -25,7 +25,7 @@ class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
   UFP4_MEMBER static constexpr minifloat layout() { return {4, 3, 7, true, 0x7E, 0x7F}; }
   e4m3() = default;
   UFP4_MEMBER constexpr explicit e4m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout(), x)); }
-  UFP4_MEMBER constexpr explicit operator float() const {
+  UFP4_MEMBER constexpr float value() const {
     return (bits_ & 0x7Fu) == 0x7Fu ? detail::quiet_nan : decode(layout(), bits_);
   }
   UFP4_MEMBER static constexpr float(max)() { return 448.0f; }
@@ -37,9 +37,7 @@ class ue5m3 : public detail::small_float<ue5m3, std::uint8_t> {
   UFP4_MEMBER static constexpr minifloat layout() { return {5, 3, 15, false, 0xFE, 0xFF}; }
   ue5m3() = default;
   UFP4_MEMBER constexpr explicit ue5m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout(), x)); }
-  UFP4_MEMBER constexpr explicit operator float() const {
-    return bits_ == 0xFFu ? detail::quiet_nan : decode(layout(), bits_);
-  }
+  UFP4_MEMBER constexpr float value() const { return bits_ == 0xFFu ? detail::quiet_nan : decode(layout(), bits_); }
   UFP4_MEMBER static constexpr float(max)() { return 114688.0f; }
 };
 
@@ -51,7 +49,7 @@ class e8m0 : public detail::small_float<e8m0, std::uint8_t> {
     const std::uint32_t exponent = detail::magnitude_bits(x) >> 23;
     bits_ = static_cast<std::uint8_t>(detail::is_nan(x) ? 0xFFu : exponent == 0xFFu ? 0xFEu : exponent);
   }
-  UFP4_MEMBER constexpr explicit operator float() const {
+  UFP4_MEMBER constexpr float value() const {
     return bits_ == 0xFFu ? detail::quiet_nan : detail::exp2i(static_cast<int>(bits_) - 127);
   }
   UFP4_MEMBER static constexpr float(max)() { return detail::exp2i(127); }
@@ -70,7 +68,7 @@ class e6m2 : public detail::small_float<e6m2, std::uint8_t> {
     const std::uint32_t above = code - (least >> 21);
     bits_ = static_cast<std::uint8_t>(detail::is_nan(x) ? 0xFFu : underflows ? 0u : above < 0xFEu ? above : 0xFEu);
   }
-  UFP4_MEMBER constexpr explicit operator float() const {
+  UFP4_MEMBER constexpr float value() const {
     return bits_ == 0xFFu ? detail::quiet_nan : detail::to_float((std::uint32_t{bits_} << 21) + ((127u - 48u) << 23));
   }
   UFP4_MEMBER static constexpr float(max)() { return 49152.0f; }
@@ -83,7 +81,7 @@ class bf16 : public detail::small_float<bf16, std::uint16_t> {
   UFP4_MEMBER static constexpr minifloat layout() { return {8, 7, 127, true, 0x7F7F, 0x7FC0}; }
   bf16() = default;
   UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(encode(layout(), x)); }
-  UFP4_MEMBER constexpr explicit operator float() const { return detail::to_float(std::uint32_t{bits_} << 16); }
+  UFP4_MEMBER constexpr float value() const { return detail::to_float(std::uint32_t{bits_} << 16); }
   UFP4_MEMBER static constexpr float(max)() { return detail::to_float(0x7F7F0000u); }
 };
 
@@ -97,7 +95,7 @@ class fp16 : public detail::small_float<fp16, std::uint16_t> {
     const std::uint32_t sign = detail::is_negative(x) && !detail::is_nan(x) ? 0x8000u : 0u;
     bits_ = static_cast<std::uint16_t>(sign | (code <= 0x7BFFu || detail::is_nan(x) ? code : 0x7C00u));
   }
-  UFP4_MEMBER constexpr explicit operator float() const {
+  UFP4_MEMBER constexpr float value() const {
     const std::uint32_t sign = (bits_ & 0x8000u) << 16, code = bits_ & 0x7FFFu;
     if (code >= 0x7C00u) return detail::to_float(sign | 0x7F800000u | (code & 0x3FFu) << 13);
     return detail::to_float(sign | detail::to_bits(decode(layout(), code)));

@@ -1,81 +1,77 @@
 // ufp4 - table_element: a 4-bit element format from sixteen values; nf4 as the example of one.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Defines a grid of your own:
+// Defines a grid of your own, the values in the order of their codes:
 //
-//   struct my_levels { static constexpr float values[16] = {...}; static constexpr bool exact_products = false; };
+//   struct my_levels { static constexpr float values[16] = {...}; };
 //   using my_element = ufp4::table_element<my_levels>;
 //
 // It works in blocks, operations, recipes and analysis, as fp4<E2M1> does.
 #pragma once
 
-#include <ufp4/concepts.hpp>
-#include <ufp4/format/minifloat.hpp>
+#include <ufp4/format/grid.hpp>
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Levels::values as floats, and their grid; one without levels if they are no grid.
+struct sixteen_values {
+  float at[16];
+};
+template <class Levels>
+inline constexpr sixteen_values table_values = [] {
+  sixteen_values values{};
+  for (int c = 0; c < 16; ++c) values.at[c] = Levels::values[c];
+  return values;
+}();
+template <class Levels>
+inline constexpr grid4 table_grid = grid_of_values(table_values<Levels>.at);
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The element whose code c has the value Levels::values[c]. The values ascend, are finite, and one is +0. Values may
-/// repeat, for a grid of fewer than sixteen: a conversion gives the lowest code of a value.
+/// The element whose code c has the value Levels::values[c]. The values are finite and in any order, ascending or as
+/// hardware numbers them; one is +0. Values may repeat, for a grid of fewer than sixteen: a conversion gives the lowest
+/// code of a value. If Levels::exact_products is stated, it must be what the library computes.
 ///
-/// | from float | nearest; a tie goes to the value an even number of distinct values from zero; saturates |
-/// | NaN        | the largest value                                                                       |
+/// | from float | nearest; a tie goes to the value an even number of distinct values from zero; saturates       |
+/// | NaN        | the largest value                                                                             |
+/// | zero       | the lowest code of +0; -0 and negative values that round to zero: of -0 if it is in the table |
+/// | comparison | of values: -0 == +0, and two codes of one value are equal                                     |
 template <class Levels>
-class table_element : public detail::coded<table_element<Levels>, std::uint8_t, 15> {
-  using detail::coded<table_element, std::uint8_t, 15>::bits_;
+class table_element : public detail::coded<table_element<Levels>, std::uint8_t, 15, std::weak_ordering> {
+  using table_element::coded::bits_;
+
+  static_assert(detail::table_grid<Levels>.levels > 1,
+                "the values of a table_element must be finite, of at least two numbers, and one must be +0");
+  static_assert(detail::states_no_other<Levels, detail::table_grid<Levels>.exact_products>());
 
  public:
-  static constexpr bool exact_products = Levels::exact_products;
+  static constexpr bool exact_products = detail::table_grid<Levels>.exact_products;
 
   table_element() = default;
   UFP4_MEMBER constexpr explicit table_element(float x) { bits_ = nearest(x); }
-  UFP4_MEMBER constexpr explicit operator float() const { return value(bits_); }
-  UFP4_MEMBER static constexpr float(max)() { return -value(0) > value(15) ? -value(0) : value(15); }
-
-  UFP4_MEMBER friend constexpr bool operator==(table_element a, table_element b) { return a.bits_ == b.bits_; }
-  UFP4_MEMBER friend constexpr std::strong_ordering operator<=>(table_element a, table_element b) {
-    return a.bits_ <=> b.bits_;  // codes ascend with their values
+  UFP4_MEMBER constexpr float value() const {
+    constexpr auto values = detail::table_values<Levels>;  // local: device code cannot index a namespace-scope table
+    return values.at[bits_];
+  }
+  UFP4_MEMBER static constexpr float(max)() {
+    constexpr grid4 grid = detail::table_grid<Levels>;
+    return grid.qmax;
   }
 
  private:
-  UFP4_MEMBER static constexpr float value(int code) {
-    constexpr auto copy = [] {  // function-local: device code cannot index a namespace-scope table at run time
-      struct {
-        float at[16];
-      } table{};
-      for (int c = 0; c < 16; ++c) table.at[c] = Levels::values[c];
-      return table;
-    }();
-    return copy.at[code];
-  }
-  UFP4_MEMBER static constexpr int zero_code() {
-    for (int c = 0; c < 16; ++c)
-      if (value(c) == 0.0f) return c;
-    return -1;
-  }
-  UFP4_MEMBER static constexpr bool well_formed() {
-    for (int c = 1; c < 16; ++c)
-      if (!(value(c - 1) <= value(c))) return false;
-    return detail::is_finite(value(0)) && detail::is_finite(value(15)) && zero_code() >= 0;
-  }
   UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
-    static_assert(well_formed(), "the values of a table_element must be finite, ascending and hold a zero");
-    int c = detail::is_nan(x) ? 15 : 0;
-    while (c < 15 && above_midpoint(x, c)) ++c;
-    while (c > 0 && value(c - 1) == value(c)) --c;
-    return static_cast<std::uint8_t>(c);
+    constexpr grid4 grid = detail::table_grid<Levels>;
+    int at = detail::is_nan(x) ? grid.levels - 1 : 0;
+    while (at + 1 < grid.levels && above_midpoint(grid, x, at)) ++at;
+    return at == grid.zero && detail::is_negative(x) && !detail::is_nan(x) ? grid.minus_zero : grid.code[at];
   }
-  /// The number of distinct values between that of code c and zero.
-  UFP4_MEMBER static constexpr int steps_from_zero(int c) {
-    const int zero = zero_code();
-    int steps = 0;
-    for (int k = (c < zero ? c : zero) + 1; k <= (c < zero ? zero : c); ++k) steps += value(k - 1) != value(k);
-    return steps;
-  }
-  /// Whether x rounds to a code above c.
-  UFP4_MEMBER static constexpr bool above_midpoint(float x, int c) {
+  /// Whether x rounds to a level above number `at`. A tie leaves a level that is an odd number of levels from zero.
+  UFP4_MEMBER static constexpr bool above_midpoint(const grid4& grid, float x, int at) {
     const double twice = 2.0 * static_cast<double>(x);
-    const double sum = static_cast<double>(value(c)) + static_cast<double>(value(c + 1));
-    return twice > sum || (twice == sum && (steps_from_zero(c) & 1) != 0);
+    const double sum = static_cast<double>(grid.level[at]) + static_cast<double>(grid.level[at + 1]);
+    return twice > sum || (twice == sum && ((at - grid.zero) & 1) != 0);
   }
 };
 
@@ -85,7 +81,6 @@ struct nf4_levels {
   static constexpr float values[16] = {
       -1.0f,         -0.696192801f, -0.525073051f, -0.394917488f, -0.284441382f, -0.18477343f, -0.0910500363f, 0.0f,
       0.0795802996f, 0.160930201f,  0.246112302f,  0.337915242f,  0.440709829f,  0.562617004f, 0.722956836f,   1.0f};
-  static constexpr bool exact_products = false;
 };
 using nf4 = table_element<nf4_levels>;  ///< NF4; its products are not exact
 

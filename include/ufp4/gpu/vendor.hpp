@@ -38,6 +38,8 @@
 // UFP4_SIMT_HEADER must be defined before the first header of ufp4.
 #pragma once
 
+#include <ufp4/detail/cxx20.hpp>
+
 #if defined(UFP4_SIMT_HEADER)
 #define UFP4_GPU v0_1_simt
 #define UFP4_HD

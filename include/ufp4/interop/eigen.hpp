@@ -8,6 +8,8 @@
 // Views do not own memory: the Eigen object must outlive them.
 #pragma once
 
+#include <ufp4/detail/cxx20.hpp>  // first
+
 #include <Eigen/Core>
 #include <ufp4/format/io.hpp>
 #include <ufp4/format/numeric_limits.hpp>

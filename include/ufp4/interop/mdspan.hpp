@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ufp4/detail/cxx20.hpp>  // first
+
 #include <version>
 
 #if !defined(__cpp_lib_mdspan)

@@ -128,12 +128,20 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.undo = true;
 }
 
+/// Whether all are policies; otherwise the program does not compile.
+template <class... Policies>
+constexpr bool are_policies() {
+  constexpr bool all = (policy<Policies> && ...);
+  static_assert(all,
+                "not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard, "
+                "count_into (and for fake_quantize undo_transform)");
+  return all;
+}
+
 /// `given`: what formats and element types need.
 template <features given = format_features | features::half_input, class... Policies>
 constexpr auto collect(const Policies&... policies) {
-  static_assert((policy<Policies> && ...),
-                "not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard, "
-                "count_into (and for fake_quantize undo_transform)");
+  are_policies<Policies...>();
   static_assert((0 + ... + int{transform<Policies>}) <= 1, "two transforms in one call");
   static_assert((0 + ... + int{rounding_policy<Policies>}) <= 1, "two rounding policies in one call");
   static_assert((0 + ... + int{any_scale_rule<Policies> && !search_policy<Policies>}) <= 1,

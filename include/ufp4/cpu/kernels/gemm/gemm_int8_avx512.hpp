@@ -72,6 +72,7 @@ struct step_bytes {
 /// Decodes codes without selectors, 16 k of sixteen columns: steps 0, 1, ... of a slice.
 struct step_decoder {
   u8 table;
+  UFP4_LANE explicit step_decoder(u8 bytes) : table(bytes) {}
   UFP4_LANE step_bytes operator()(u32 first, u32 second, std::size_t) const {
     return {{low(table, first), high(table, first), low(table, second), high(table, second)}};
   }

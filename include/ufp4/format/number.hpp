@@ -1,0 +1,155 @@
+// ufp4 - the base of the number types: a code with the conversions, the arithmetic and the comparisons of its value.
+// SPDX-License-Identifier: Apache-2.0
+//
+// A number is a float in every expression (b is a number of the same or another type, n an int, d a double):
+//
+// | expression                                 | meaning                                                           |
+// |--------------------------------------------|-------------------------------------------------------------------|
+// | a + b, a * n, n / a, +a, -a                | float; -a of an fp4 is an fp4, exact                              |
+// | a * d                                      | double                                                            |
+// | s += a, s *= a, for a float or double s    | s = s + a, s = s * a; not for an integer s, which would truncate  |
+// | a == b, a < 1, 0.5 <= a, a <=> b           | comparison of values: -0 == +0, a NaN is unordered                |
+// | float x = a, std::sqrt(a), std::abs(a)     | implicit conversion to float, exact                               |
+// | static_cast<double>(a), long double        | explicit, exact                                                   |
+// | T(x), for a float or another number x      | explicit: it rounds                                               |
+//
+// These do not compile, because a value would be rounded, truncated or taken for a code unseen: a = x, a += x,
+// int i = a, array[a], if (a), a % 2, T::from_bits(a).
+#pragma once
+
+#include <compare>
+#include <concepts>
+#include <ufp4/detail/bits.hpp>
+
+// A namespace of its own, so that no operator of the library's other types is looked up here.
+namespace ufp4::detail::scalars::inline UFP4_TYPES {
+
+/// Base of the number types: the code, in the bits `mask` of Bits. Derived has value(), the number as a float, exact.
+/// Two Derived are compared by value: -0 == +0, and a NaN is unordered.
+template <class Derived, class Bits, Bits mask, class Ordering>
+class coded {
+ public:
+  using ordering = Ordering;  ///< the type of <=>
+
+  /// The number of a code; bits above it are ignored.
+  UFP4_MEMBER static constexpr Derived from_bits(Bits bits) {
+    Derived value{};
+    static_cast<coded&>(value).bits_ = bits & mask;
+    return value;
+  }
+  UFP4_MEMBER constexpr Bits bits() const { return bits_; }
+
+  /// Implicit to float alone: were there a second type, std::sqrt(a) would be ambiguous. A template, because a float
+  /// would convert further to integers and bool.
+  template <std::floating_point Float>
+  UFP4_MEMBER constexpr explicit(!std::same_as<Float, float>) operator Float() const {
+    return static_cast<Float>(static_cast<const Derived&>(*this).value());
+  }
+
+ protected:
+  Bits bits_;
+};
+
+/// The same of the types of scales.hpp, which a NaN may be.
+template <class Derived, class Bits>
+using small_float = coded<Derived, Bits, static_cast<Bits>(-1), std::partial_ordering>;
+
+template <class T, class Bits, Bits mask, class Ordering>
+void derived_from_coded(const coded<T, Bits, mask, Ordering>&);
+/// A number type of this library.
+template <class T>
+concept number = requires(const T& x) { derived_from_coded<T>(x); };
+
+/// The type of a number or of a built-in number in arithmetic. Empty for others: the operators below are looked up for
+/// iterators of numbers too, and clang reads their result types before it tests their constraints.
+template <class T>
+struct promotion {};
+template <number T>
+struct promotion<T> {
+  using type = float;
+};
+template <class T>
+  requires std::is_arithmetic_v<T>
+struct promotion<T> {
+  using type = T;
+};
+/// The type of a + b.
+template <class A, class B>
+using sum_of = decltype(typename promotion<A>::type{} + typename promotion<B>::type{});
+
+/// The operands of an operator: numbers, or a number and a built-in one.
+template <class A, class B>
+concept operands = (number<A> || number<B>) && requires { typename sum_of<A, B>; };
+
+// Found through the base class of the operands. Built-in operators would not do: g++ has none for a type whose
+// conversion function is a template.
+#define UFP4_OPERATOR(op)                                                \
+  template <class A, class B>                                            \
+    requires operands<A, B>                                              \
+  UFP4_MEMBER constexpr sum_of<A, B> operator op(A a, B b) {             \
+    return static_cast<sum_of<A, B>>(a) op static_cast<sum_of<A, B>>(b); \
+  }                                                                      \
+  template <std::floating_point Float, number T>                         \
+  UFP4_MEMBER constexpr Float& operator op##=(Float & sum, T a) {        \
+    return sum = sum op static_cast<Float>(a);                           \
+  }                                                                      \
+  template <std::integral Integer, number T>                             \
+  void operator op##=(Integer&, T) = delete
+UFP4_OPERATOR(+);
+UFP4_OPERATOR(-);
+UFP4_OPERATOR(*);
+UFP4_OPERATOR(/);
+#undef UFP4_OPERATOR
+
+template <number T>
+UFP4_MEMBER constexpr float operator+(T a) {
+  return a.value();
+}
+template <number T>
+UFP4_MEMBER constexpr float operator-(T a) {
+  return -a.value();
+}
+
+// Every comparison by itself: std::partial_ordering has no functions for device code. The tests for NaN are for g++ 11,
+// in which x < y of a NaN is no constant.
+#define UFP4_COMPARISON(op)                                                        \
+  template <class A, class B>                                                      \
+    requires operands<A, B>                                                        \
+  UFP4_MEMBER constexpr bool operator op(A a, B b) {                               \
+    const auto x = static_cast<sum_of<A, B>>(a), y = static_cast<sum_of<A, B>>(b); \
+    return x == x && y == y && x op y;                                             \
+  }
+UFP4_COMPARISON(==)
+UFP4_COMPARISON(<)
+UFP4_COMPARISON(>)
+UFP4_COMPARISON(<=)
+UFP4_COMPARISON(>=)
+#undef UFP4_COMPARISON
+
+/// The type of a <=> b: that of A between two of its numbers.
+template <class A, class B>
+struct ordering_of {
+  using type = std::partial_ordering;
+};
+template <number A>
+struct ordering_of<A, A> {
+  using type = typename A::ordering;
+};
+template <class A, class B>
+  requires operands<A, B>
+UFP4_MEMBER constexpr typename ordering_of<A, B>::type operator<=>(A a, B b) {
+  using ordering = typename ordering_of<A, B>::type;
+  if constexpr (std::same_as<ordering, std::partial_ordering>)
+    if (!(a == a && b == b)) return ordering::unordered;
+  return a < b ? ordering::less : a > b ? ordering::greater : ordering::equivalent;
+}
+
+}  // namespace ufp4::detail::scalars::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+using scalars::coded, scalars::small_float;
+template <class T>
+concept number = scalars::number<T>;
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
