@@ -335,7 +335,8 @@ void matrix_of_const_elements() {  // error: a matrix of const elements could no
 #endif
 }
 
-void no_format() {  // error: quantizer_target
+// error: quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a compat preset
+void no_format() {
 #if defined(MISTAKE)
   (void)quantize<fp4<E2M1>>(x);
 #else
@@ -644,15 +645,6 @@ void own_scale_rule_in_a_recipe() {  // error: builtin_scale_rule
 }
 
 // Arguments of another type. check.sh also counts the lines of each of these messages alone.
-
-// error: quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a compat preset
-void no_block_format() {
-#if defined(MISTAKE)
-  (void)quantize<fp4<E2M1>>(x);
-#else
-  (void)quantize<nvfp4>(x);
-#endif
-}
 
 // error: quantize: the elements of x are float, bf16 or fp16 (matrix_element lists the types); convert others, such as
 //        double, first
