@@ -1,8 +1,8 @@
 // ufp4 - the GPU that a test runs on: a real one if nvcc or hipcc compiles the test, else the CPU simulator.
 // SPDX-License-Identifier: Apache-2.0
 //
-// In the CPU simulator the GEMM kernels are those of kernel_tables.cpp, compiled once: NVIDIA's or AMD's, depending on
-// simt::device() at the time of the call. A test that names kernels includes their headers.
+// In the CPU simulator the operations' kernels are those of kernel_tables.cpp, compiled once: of products NVIDIA's or
+// AMD's, depending on simt::device() at the time of the call. A test that names kernels includes their headers.
 #pragma once
 
 #if defined(__HIPCC__)
@@ -11,6 +11,7 @@
 #include <ufp4/cuda.hpp>
 #else
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
+#define UFP4_EXTERNAL_GPU_KERNELS
 #include <ufp4/gpu/operations.hpp>
 #endif
 

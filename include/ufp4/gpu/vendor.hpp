@@ -194,7 +194,8 @@ template <int = 0>
 __global__ void __launch_bounds__(probe_threads) compiled_probe() {}
 
 /// The facts of the current device. Cached per thread; lock-free. The first use may load code onto the device.
-inline error facts(device_facts& out) {
+template <class = void>
+error facts(device_facts& out) {
   thread_local int known = -1;
   thread_local device_facts last;
   int device = 0;
@@ -211,6 +212,11 @@ inline error facts(device_facts& out) {
   out = last;
   return success;
 }
+#if defined(UFP4_COMPILE_GPU_KERNELS)
+template error facts<void>(device_facts&);
+#elif defined(UFP4_EXTERNAL_GPU_KERNELS)
+extern template error facts<void>(device_facts&);  // of the file with the kernels, whose code is what runs
+#endif
 
 #endif  // UFP4_RUNTIME
 

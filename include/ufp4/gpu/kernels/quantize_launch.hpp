@@ -10,6 +10,18 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
+/// The kernels that a quantization may need, as far as its types show: all, if they show nothing.
+struct quantize_parts {
+  bool extended = true, blocks = true;                       ///< quantize_extended; quantize_blocks
+  bool tensor_scaled = true, planned = true, levels = true;  ///< the paths of the lanes kernels
+  bool transforms = true, long_runs = true;                  ///< a transform; runs of more than 64 elements
+
+  constexpr quantize_parts operator|(const quantize_parts& o) const {
+    return {extended || o.extended, blocks || o.blocks,         tensor_scaled || o.tensor_scaled, planned || o.planned,
+            levels || o.levels,     transforms || o.transforms, long_runs || o.long_runs};
+  }
+};
+
 /// Are columns contiguous, so that a tile is better read by columns and transposed in shared memory?
 inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1; }
 
@@ -59,18 +71,21 @@ error queue_amax_of_columns(const source& x, const kernels::amax_side& side, str
 
 /// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included); *also,
 /// if it is not null, in the same way.
-inline error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where, std::uint32_t* also = nullptr) {
+template <quantize_parts parts = quantize_parts{}, class Use = void>
+error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where, std::uint32_t* also = nullptr) {
   source x = job.x;
   const kernels::amax_side side{job.transform, bits};
   if (x.rows == 0 || x.cols == 0) return success;
   if (reads_columns(x)) {
     x = transposed(x);  // without a transform the order does not matter
-    if (job.transform.n > 64) return queue_amax_of_columns<256>(x, side, where);
-    if (job.transform.n > 1) return queue_amax_of_columns<64>(x, side, where);
+    if constexpr (parts.transforms) {
+      if (job.transform.n > 64) return queue_amax_of_columns<256>(x, side, where);
+      if (job.transform.n > 1) return queue_amax_of_columns<64>(x, side, where);
+    }
   }
   kernels::amax_job a{thread::reader_of(x), side, also, 0, sixteens_of(x.cols, run_of(job.transform))};
   a.tiles = static_cast<unsigned>((x.rows * a.across + kernels::amax_threads - 1) / kernels::amax_threads);
-  return launch_tiles(listed<&kernels::amax_rows>, a.tiles, warp::sign_table::bytes, where, a);
+  return launch_tiles(listed<&kernels::amax_rows<Use>>, a.tiles, warp::sign_table::bytes, where, a);
 }
 
 /// Queues the scalar codec, for any coder.
@@ -170,28 +185,38 @@ error queue_rows(kernels::lanes_side side, stream where) {
   return launch_tiles(listed<&kernels::quantize_lanes<path>>, side.tiles, table_bytes<path>, where, side);
 }
 
-inline error queue_lanes(const quantize_task& task, stream where) {
+/// Queues the kernel of a path, whatever the strides.
+template <lanes_path path>
+error queue_path(const kernels::lanes_side& side, stream where) {
+  constexpr unsigned tile_rows = path == lanes_path::levels ? 256 : 64;
+  return reads_columns(side.task.job.x) ? queue_columns<path, tile_rows>(side, where) : queue_rows<path>(side, where);
+}
+
+template <quantize_parts parts>
+error queue_lanes(const quantize_task& task, stream where) {
   const kernels::lanes_side side = side_of(task);
   if (side.rows == 0 && task.tensor_scale == nullptr) return success;
   const lanes_path path = path_of(task);
-  if (reads_columns(task.job.x)) {
-    if (path == lanes_path::levels) return queue_columns<lanes_path::levels, 256>(side, where);
-    if (task.job.run() > 64) return queue_columns<lanes_path::planned, 256>(side, where);
-    if (path == lanes_path::planned) return queue_columns<lanes_path::planned, 64>(side, where);
-    return queue_columns<lanes_path::tensor_scaled, 64>(side, where);
-  }
-  if (path == lanes_path::levels) return queue_rows<lanes_path::levels>(side, where);
-  if (path == lanes_path::planned) return queue_rows<lanes_path::planned>(side, where);
-  return queue_rows<lanes_path::tensor_scaled>(side, where);
+  if constexpr (parts.levels)
+    if (path == lanes_path::levels) return queue_path<lanes_path::levels>(side, where);
+  if constexpr (parts.long_runs)
+    if (task.job.run() > 64 && reads_columns(task.job.x)) return queue_columns<lanes_path::planned, 256>(side, where);
+  if constexpr (parts.planned)
+    if (path == lanes_path::planned) return queue_path<lanes_path::planned>(side, where);
+  if constexpr (parts.tensor_scaled) return queue_path<lanes_path::tensor_scaled>(side, where);
+  return not_supported;  // not reached
 }
 
 /// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
-inline error queue_quantize(const quantize_task& task, stream where) {
-  if (needs_portable(task.job.format))
-    return queue_extended(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
-  if (takes_lanes(task)) return queue_lanes(task, where);
-  return queue_blocks(
-      task, block_coder<rounding_spec, scale_rule_spec, false>{task.job.format, task.rule, {}, task.rounding}, where);
+template <quantize_parts parts = quantize_parts{}>
+error queue_quantize(const quantize_task& task, stream where) {
+  if constexpr (parts.extended)
+    if (needs_portable(task.job.format))
+      return queue_extended(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
+  if (takes_lanes(task)) return queue_lanes<parts>(task, where);
+  using coder = block_coder<rounding_spec, scale_rule_spec, false>;
+  if constexpr (parts.blocks) return queue_blocks(task, coder{task.job.format, task.rule, {}, task.rounding}, where);
+  return not_supported;  // not reached
 }
 
 inline const char* quantize_kernel_name(const quantize_task& task) {
@@ -229,31 +254,39 @@ error queue_both_by(const kernels::tiles_job& job, stream where) {
                       tile_of_both::bytes + 2 * table_bytes<path>, where, job);
 }
 
-/// Queues both quantizations; requires takes_both(a, b).
-inline error queue_both(const quantize_task& a, const quantize_task& b, stream where) {
-  if (a.job.x.col_stride != 1) return queue_both(b, a, where);
+/// Queues both quantizations; requires takes_both(a, b). `parts`: of either.
+template <quantize_parts parts = quantize_parts{}>
+error queue_both(const quantize_task& a, const quantize_task& b, stream where) {
+  if (a.job.x.col_stride != 1) return queue_both<parts>(b, a, where);
   kernels::tiles_job job{{}, side_of(a), side_of(b)};
   job.from = tiles_of<tile_of_both>(a.job.x, job.rows.across, job.cols.across);
   const lanes_path of_a = path_of(a), of_b = path_of(b);
-  if (of_a == lanes_path::levels || of_b == lanes_path::levels) {
-    job.rows.joined = job.cols.joined = 1;
-    return queue_both_by<lanes_path::levels>(job, where);
-  }
-  if (of_a == of_b && of_a == lanes_path::tensor_scaled) return queue_both_by<lanes_path::tensor_scaled>(job, where);
-  return queue_both_by<lanes_path::planned>(job, where);
+  if constexpr (parts.levels)
+    if (of_a == lanes_path::levels || of_b == lanes_path::levels) {
+      job.rows.joined = job.cols.joined = 1;
+      return queue_both_by<lanes_path::levels>(job, where);
+    }
+  if constexpr (parts.tensor_scaled)
+    if (of_a == of_b && of_a == lanes_path::tensor_scaled) return queue_both_by<lanes_path::tensor_scaled>(job, where);
+  if constexpr (parts.planned) return queue_both_by<lanes_path::planned>(job, where);
+  return not_supported;  // not reached
 }
 
 /// The amax of a.x after a's transform and of its transpose b.x after b's, x read once; requires takes_both(a, b).
-inline error queue_amax_both(const quantize_job& a, std::uint32_t* bits_a, const quantize_job& b, std::uint32_t* bits_b,
-                             stream where) {
-  if (a.transform.n == 1 && b.transform.n == 1) return queue_amax(a, bits_a, where, bits_b);
-  if (a.x.col_stride != 1) return queue_amax_both(b, bits_b, a, bits_a, where);
-  const kernels::amax_tiles_job job{tiles_of<tile_of_both>(a.x, sixteens_of(a.x.cols, run_of(a.transform)),
-                                                           sixteens_of(b.x.cols, run_of(b.transform))),
-                                    {a.transform, bits_a},
-                                    {b.transform, bits_b}};
-  return launch_tiles(listed<&kernels::amax_tiles<true, tile_of_both::rows>>, job.from.tiles,
-                      tile_of_both::bytes + 2 * warp::sign_table::bytes, where, job);
+template <quantize_parts parts = quantize_parts{}>
+error queue_amax_both(const quantize_job& a, std::uint32_t* bits_a, const quantize_job& b, std::uint32_t* bits_b,
+                      stream where) {
+  if (a.transform.n == 1 && b.transform.n == 1) return queue_amax<parts>(a, bits_a, where, bits_b);
+  if (a.x.col_stride != 1) return queue_amax_both<parts>(b, bits_b, a, bits_a, where);
+  if constexpr (parts.transforms) {
+    const kernels::amax_tiles_job job{tiles_of<tile_of_both>(a.x, sixteens_of(a.x.cols, run_of(a.transform)),
+                                                             sixteens_of(b.x.cols, run_of(b.transform))),
+                                      {a.transform, bits_a},
+                                      {b.transform, bits_b}};
+    return launch_tiles(listed<&kernels::amax_tiles<parts.transforms, tile_of_both::rows>>, job.from.tiles,
+                        tile_of_both::bytes + 2 * warp::sign_table::bytes, where, job);
+  }
+  return not_supported;  // not reached
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
