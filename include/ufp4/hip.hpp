@@ -16,6 +16,7 @@ template <class Product>
 std::span<const gemm_kernel* const> gemm_kernels() {
   return hip_gemm_kernels<Product>;
 }
+UFP4_GPU_FUNCTION(std::span<const gemm_kernel* const> gemm_kernels<any_product>())
 }  // namespace ufp4::gpu::inline UFP4_GPU
 
 #include <ufp4/gpu/operations.hpp>

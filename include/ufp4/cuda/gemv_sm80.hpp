@@ -253,9 +253,7 @@ struct gemv_worker {
   }
 };
 
-template <class = void>
-UFP4_KERNEL(256)
-gemv_blocks(UFP4_PARAMETER gemv_job job) {
+UFP4_LAZY_KERNEL(256) gemv_blocks(UFP4_PARAMETER gemv_job job) {
   gemv_worker worker(job, std::size_t{block_index().x} * gemv_plan::rows);
   worker.run();
   worker.store();

@@ -178,14 +178,8 @@ error run_library(const gemm_job& job, library_operands kind, const gemm_library
   if (error e = with.multiply(product, workspace.subspan(plan.own_memory), where); e != success) return e;
   return kernels::queue_finish_product(finish, device, where);
 }
-
-#if defined(UFP4_COMPILE_GPU_KERNELS)
-template error run_library<void>(const gemm_job&, library_operands, const gemm_library&, const device_facts&,
-                                 std::span<std::byte>, stream);
-#elif defined(UFP4_EXTERNAL_GPU_KERNELS)
-extern template error run_library<void>(const gemm_job&, library_operands, const gemm_library&, const device_facts&,
-                                        std::span<std::byte>, stream);
-#endif
+UFP4_GPU_FUNCTION(error run_library<void>(const gemm_job&, library_operands, const gemm_library&, const device_facts&,
+                                          std::span<std::byte>, stream))
 
 /// The smallest product for which the library is the fastest kernel: decoded operands must be read many times.
 inline constexpr std::size_t library_rows = 1024, library_cols = 128;

@@ -47,9 +47,7 @@ UFP4_DEVICE void apply_scales(const dequantize_job& job, std::uint32_t row, std:
 }
 
 /// Each thread reads eight bytes of codes and writes 64 or 32 bytes; consecutive threads decode consecutive elements.
-template <class = void>
-UFP4_KERNEL(dequantize_threads)
-dequantize_rows(const dequantize_job job) {
+UFP4_LAZY_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   auto* table = reinterpret_cast<float*>(shared_memory());
   for (unsigned c = 0; c < 16; ++c)  // not value[thread]: for a run-time index the job is copied to local memory
     if (thread_index().x == c) table[c] = job.format.grid.value[c];
@@ -74,32 +72,22 @@ dequantize_rows(const dequantize_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// A matrix of codes in device memory. `tensor_scale` is null for a format of one level.
-struct coded_matrix {
-  const std::uint8_t* codes;
-  const void* scales;
-  const float* tensor_scale;
-  const format_spec& format;
-  std::size_t padded_cols;
-};
-
-/// Queues the decoding of all elements of `to`. `plain`, `extended`: may the format be the one, the other?
+/// Queues the decoding of all elements of `to`. `plain`, `extended`: may the format be the one, the other? The tensor
+/// scale is null for a format of one level.
 template <bool plain = true, bool extended = true, class Use = void>
-error queue_dequantize(const coded_matrix& q, const sink& to, stream where) {
+error queue_dequantize(const thread::extended_matrix& q, const float* tensor_scale, const sink& to, stream where) {
   const std::size_t across = (to.cols + thread::run_of_thread - 1) / thread::run_of_thread;
   const std::size_t tiles = (to.rows * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
   if (tiles == 0) return success;
   if constexpr (extended)
-    if (needs_portable(q.format)) {
-      const kernels::dequantize_extended_job job{
-          {q.codes, q.scales, q.format, thread::further_grids_of(q.format), q.padded_cols}, q.tensor_scale, to};
+    if (needs_portable(q.format))
       return launch_each(listed<&kernels::dequantize_extended<Use>>, to.rows * to.cols,
-                         kernels::decode_extended_threads, 0, where, job);
-    }
+                         kernels::decode_extended_threads, 0, where,
+                         kernels::dequantize_extended_job{q, tensor_scale, to});
   if constexpr (plain) {
     const kernels::dequantize_job job{.codes = q.codes,
                                       .scales = q.scales,
-                                      .tensor_scale = q.tensor_scale,
+                                      .tensor_scale = tensor_scale,
                                       .format = q.format,
                                       .padded_cols = q.padded_cols,
                                       .out = thread::writer_of(to),
@@ -109,6 +97,7 @@ error queue_dequantize(const coded_matrix& q, const sink& to, stream where) {
   }
   return not_supported;  // not reached
 }
+UFP4_GPU_FUNCTION(error queue_dequantize<true, true>(const thread::extended_matrix&, const float*, const sink&, stream))
 
 /// dequantize of a matrix in device memory whose format is given as data.
 template <bool plain = true, bool extended = true, class Q, matrix_scalar T>
@@ -121,8 +110,9 @@ status dequantize_as(const context& ctx, const Q& q, const format_spec& format, 
             "dequantize: tensor_scale overlaps out");
     check_places("dequantize", "out", out.rows(), out.cols());
     const float* scale = format.has_tensor_scale() ? q.tensor_scale() : nullptr;
-    const coded_matrix from{q.codes().data(), q.scales().data(), scale, format, q.padded_cols()};
-    return status_of("dequantize", queue_dequantize<plain, extended>(from, to, ctx.where));
+    const thread::extended_matrix from{q.codes().data(), q.scales().data(), format, thread::further_grids_of(format),
+                                       q.padded_cols()};
+    return status_of("dequantize", queue_dequantize<plain, extended>(from, scale, to, ctx.where));
   });
 }
 
@@ -136,7 +126,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
   constexpr bool extended = detail::needs_portable(spec_of<F>), any = detail::kernels_are_external;
-  return detail::dequantize_as < any || !extended, any || extended > (ctx, q, spec_of<F>, out);
+  return detail::dequantize_as<(any || !extended), (any || extended)>(ctx, q, spec_of<F>, out);
 }
 /// The same for a matrix with memory of its own.
 template <any_block_format F, matrix_scalar T>

@@ -67,44 +67,29 @@ constexpr gemm_side side_of_format(const format_spec& format, std::size_t rows, 
           .transform = t,
           .extended = needs_portable(format) ? &format : nullptr};
 }
-/// What the types of operands show: a job without data. F and G are formats, or void for a plain operand.
-template <class F, class G>
+/// What the types of two operands show: a job without data.
+template <viewed_operand A, viewed_operand B>
 struct product_of {
-  template <class Format>
+  template <class T>
   static constexpr gemm_side side() {
-    if constexpr (std::is_void_v<Format>)
-      return {.is_quantized = false};
-    else
-      return side_of_format(spec_of<Format>, 0, 0, {});
+    if constexpr (plain_operand<T>) return {.is_quantized = false};
+    return side_of_format(static_format<T>, 0, 0, {});
   }
-  static constexpr int block = std::conditional_t<std::is_void_v<F>, G, F>::block.cols;
-  static constexpr gemm_job job{.left = side<F>(), .right = side<G>(), .block = static_cast<unsigned>(block)};
+  static constexpr int block = plain_operand<A> ? static_block_length<B> : static_block_length<A>;
+  static constexpr gemm_job job{.left = side<A>(), .right = side<B>(), .block = static_cast<unsigned>(block)};
 
   static constexpr bool may(bool (*holds)(const gemm_job&)) { return holds(job); }
 };
-
-/// The format of an operand; void if it is plain or of no known format.
 template <class T>
-struct operand_format {
-  using type = void;
-};
+inline constexpr bool shows_format = plain_operand<T> || static_block_length<T> != 0;
 template <class T>
-  requires requires { typename T::format; }
-struct operand_format<T> {
-  using type = typename T::format;
-};
-template <class F, class T, rounding_policy R, any_scale_rule S>
-struct operand_format<quantize_request<F, T, R, S>> {
-  using type = format_of<F>;
-};
-template <class T>
-inline constexpr bool shows_format = plain_operand<T> || !std::is_void_v<typename operand_format<T>::type>;
+using viewed_type = std::remove_cvref_t<decltype(viewed(std::declval<const T&>()))>;
 
 /// The `Product` of two operands. Where another file has the kernels, those for every product.
-template <class A, class B>
+template <any_operand A, any_operand B>
 using product_types =
-    std::conditional_t<shows_format<A> && shows_format<B> && !kernels_are_external,
-                       product_of<typename operand_format<A>::type, typename operand_format<B>::type>, any_product>;
+    std::conditional_t<shows_format<viewed_type<A>> && shows_format<viewed_type<B>> && !kernels_are_external,
+                       product_of<viewed_type<A>, viewed_type<B>>, any_product>;
 
 inline gemm_side side_of_plain(const source& x, std::size_t padded_cols, const transform_spec& t) {
   return {

@@ -171,6 +171,7 @@ const gemm_kernel* choose_kernel(const gemm_job& job, const device_facts& device
       return kernel;
   return nullptr;
 }
+UFP4_GPU_FUNCTION(const gemm_kernel* choose_kernel<any_product>(const gemm_job&, const device_facts&))
 
 /// The facts that a kernel runs with: products that are not in one launch run one by one, each on the whole device.
 inline device_facts facts_for(const gemm_kernel& kernel, device_facts device) {
@@ -206,6 +207,7 @@ std::string why_not_better(const gemm_job& job, const device_facts& device, cons
   }
   return why;
 }
+UFP4_GPU_FUNCTION(std::string why_not_better<any_product>(const gemm_job&, const device_facts&, const gemm_kernel*))
 
 template <class Product = any_product>
 explanation explain_job(const char* operation, const gemm_job& job, const device_facts& device) {

@@ -20,9 +20,7 @@ inline constexpr unsigned hadamard_threads = 256;
 
 /// Each thread transforms sixteen elements of a row. Threads outside the matrix take part in the shuffles and store
 /// nothing. x and out may be the same matrix: a thread reads only what it writes.
-template <class = void>
-UFP4_KERNEL(hadamard_threads)
-hadamard_rows(const hadamard_job job) {
+UFP4_LAZY_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
   const std::size_t at = std::size_t{block_index().x} * hadamard_threads + thread_index().x;
   const thread::grid_place here = thread::split(at, job.across);
   float v[thread::run_of_thread];
@@ -39,6 +37,8 @@ error queue_hadamard(const source& x, const sink& out, const transform_spec& t, 
                          static_cast<std::uint32_t>(across == 0 ? 1 : across)};
   return launch_each(listed<&hadamard_rows<Use>>, x.rows * across, hadamard_threads, 0, where, job);
 }
+UFP4_GPU_FUNCTION(error queue_hadamard<void>(const source&, const sink&, const transform_spec&, bool, std::size_t,
+                                             stream))
 
 template <matrix_scalar X, matrix_scalar Y>
 status transform_rows(const char* operation, const context& ctx, const transform_spec& t, bool inverse,

@@ -89,19 +89,21 @@ bool reads_once(const quantize_task& down, const quantize_task& across) {
 
 /// The kernels that quantize<F> may need with options of this type.
 template <quantizer_target F, class O>
-constexpr quantize_parts parts_of() {
+constexpr unsigned parts_of() {
   constexpr format_spec f = spec_of<format_of<F>>;
-  constexpr bool any = kernels_are_external, square = f.block.rows == 16 && f.block.cols == 16;
-  constexpr bool lanes =
-      !has_own_coder<F, O> && !needs_portable(f) && (square || (f.block.rows == 1 && f.block.cols >= 16));
+  constexpr bool square = f.block.rows == 16 && f.block.cols == 16, extended = needs_portable(f);
+  constexpr bool lanes = !has_own_coder<F, O> && !extended && (square || (f.block.rows == 1 && f.block.cols >= 16));
   constexpr bool plan = lanes && thread::plan_of(f.grid).kind != thread::rounding_plan::grid::levels;
-  return {.extended = any || needs_portable(f),
-          .blocks = any || (!needs_portable(f) && (!lanes || O::kinds.rule || (square && O::kinds.transform))),
-          .tensor_scaled = any || (plan && f.has_tensor_scale()),
-          .planned = any || (plan && !f.has_tensor_scale()),
-          .levels = any || (lanes && (!plan || O::kinds.rounding)),
-          .transforms = any || O::kinds.transform,
-          .long_runs = any || (plan && (O::kinds.transform || f.block.cols > 64))};
+  constexpr policy_kinds asked = O::kinds;
+  if (kernels_are_external) return parts::all;
+  return (extended                                              ? parts::extended
+          : !lanes || asked.rule || (square && asked.transform) ? parts::blocks
+                                                                : 0) |
+         (!plan                  ? 0
+          : f.has_tensor_scale() ? parts::tensor_scaled
+                                 : parts::planned) |
+         (lanes && (!plan || asked.rounding) ? parts::levels : 0) | (asked.transform ? parts::transforms : 0) |
+         (plan && (asked.transform || f.block.cols > 64) ? parts::long_runs : 0);
 }
 
 template <quantizer_target F, class O>
@@ -133,12 +135,12 @@ error queue_tensor_amax(const quantize_task& task, const O& all, std::uint32_t* 
 }
 
 /// The amax of both outputs in one pass over x, where one kernel quantizes them and both are to be computed.
-template <quantize_parts parts>
+template <unsigned of>
 error queue_both_amax(const quantize_task& down, std::uint32_t* row_amax, const quantize_task& across,
                       std::uint32_t* col_amax, stream where) {
   error e = set_zero(row_amax, sizeof *row_amax, where);
   if (e == success) e = set_zero(col_amax, sizeof *col_amax, where);
-  return e == success ? queue_amax_both<parts>(down.job, row_amax, across.job, col_amax, where) : e;
+  return e == success ? queue_amax_both<of>(down.job, row_amax, across.job, col_amax, where) : e;
 }
 
 /// Queues a whole quantization.
@@ -236,7 +238,7 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
     const auto down = detail::task_of<Rows>(x, rows, for_rows.options, row_amax);
     const auto across = detail::task_of<Cols>(transpose(x), cols, for_cols.options, col_amax);
     const bool once = detail::reads_once<Rows, Cols, R, C>(down, across);
-    constexpr auto parts = detail::parts_of<Rows, R>() | detail::parts_of<Cols, C>();
+    constexpr unsigned parts = detail::parts_of<Rows, R>() | detail::parts_of<Cols, C>();
     error e = success;
     if (once && detail::needs_amax<Rows>(for_rows.options) && detail::needs_amax<Cols>(for_cols.options)) {
       e = detail::queue_both_amax<parts>(down, row_amax, across, col_amax, ctx.where);

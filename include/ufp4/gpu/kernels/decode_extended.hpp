@@ -16,9 +16,7 @@ struct dequantize_extended_job {
   sink out{};
 };
 /// fl(value * fl(block scale * outer scale)); a thread for each element.
-template <class = void>
-UFP4_KERNEL(decode_extended_threads)
-dequantize_extended(const dequantize_extended_job job) {
+UFP4_LAZY_KERNEL(decode_extended_threads) dequantize_extended(const dequantize_extended_job job) {
   const std::size_t at = std::size_t{block_index().x} * decode_extended_threads + thread_index().x;
   if (at >= job.out.rows * job.out.cols) return;
   const std::size_t row = at / job.out.cols, k = at % job.out.cols;
@@ -36,9 +34,7 @@ struct extended_operand_job {
   std::size_t rows = 0;
   float *values = nullptr, *scales = nullptr;
 };
-template <class = void>
-UFP4_KERNEL(decode_extended_threads)
-decode_extended(const extended_operand_job job) {
+UFP4_LAZY_KERNEL(decode_extended_threads) decode_extended(const extended_operand_job job) {
   const std::size_t at = std::size_t{block_index().x} * decode_extended_threads + thread_index().x;
   if (at >= job.rows * job.from.padded_cols) return;
   const std::size_t row = at / job.from.padded_cols, k = at % job.from.padded_cols;

@@ -30,9 +30,7 @@ UFP4_HD constexpr std::size_t paired_place(std::size_t row) {
 }
 
 /// Each thread decodes four consecutive blocks of a row; consecutive threads write neighbouring floats.
-template <class = void>
-UFP4_KERNEL(scales_threads)
-decode_scales(const decode_scales_job job) {
+UFP4_LAZY_KERNEL(scales_threads) decode_scales(const decode_scales_job job) {
   const std::size_t at = std::size_t{block_index().x} * scales_threads + thread_index().x;
   const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.stride));
   const std::size_t row = place.sixteen, first = place.row * scales_steps;

@@ -28,9 +28,7 @@ struct finish_job {
 
 /// Sets the factors of the multiplication: alpha * TA * TB and beta if it writes C itself. If that product is not
 /// normal, or an operand did not fit, it clears the operands and lets C keep its old value, which finish_product reads.
-template <class = void>
-UFP4_KERNEL(finish_threads)
-set_factors(const finish_job job) {
+UFP4_LAZY_KERNEL(finish_threads) set_factors(const finish_job job) {
   product_factors& f = *job.factors;
   const bool writes = job.sums == nullptr;
   const thread::result_scales by = thread::scales_of(thread::epilogue_of(job.product));
@@ -48,9 +46,7 @@ set_factors(const finish_job job) {
 }
 
 /// C from the sums; or all of C computed again; or nothing, if the multiplication wrote C. One thread for each column.
-template <class = void>
-UFP4_KERNEL(finish_threads)
-finish_product(UFP4_PARAMETER finish_job job) {
+UFP4_LAZY_KERNEL(finish_threads) finish_product(UFP4_PARAMETER finish_job job) {
   const bool rescue = job.factors->rescue != 0;
   const std::size_t j = std::size_t{block_index().x} * finish_threads + thread_index().x;
   if ((!rescue && job.sums == nullptr) || j >= job.product.out.cols) return;

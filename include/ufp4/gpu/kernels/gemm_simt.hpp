@@ -115,9 +115,7 @@ UFP4_DEVICE void store(const gemm_job& product, std::size_t row, std::size_t col
       [&](std::size_t i, std::size_t j) { return thread::recomputed(product, by, i, j); });
 }
 
-template <class = void>
-UFP4_KERNEL(simt_tile::threads)
-multiply_simt(UFP4_PARAMETER simt_job job) {
+UFP4_LAZY_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
   auto* a = reinterpret_cast<simt_operand*>(shared_memory());
   simt_operand* b = a + 1;
   const gemm_job& product = job.product;

@@ -96,9 +96,7 @@ UFP4_DEVICE thread::words4 round_eight(const decode_bf16_job& job, std::size_t a
 }
 
 /// Each thread decodes four groups of eight elements, decode_threads groups apart.
-template <class = void>
-UFP4_KERNEL(decode_threads)
-decode_bf16(const decode_bf16_job job) {
+UFP4_LAZY_KERNEL(decode_threads) decode_bf16(const decode_bf16_job job) {
   auto* table = reinterpret_cast<float*>(shared_memory());
   if (thread_index().x < 16) table[thread_index().x] = job.side.grid.value[thread_index().x];
   sync_block();
@@ -190,9 +188,7 @@ UFP4_DEVICE std::uint32_t four_scales(const swizzle_job& job, std::size_t row, s
 
 /// A block makes eight consecutive tiles of 128 x 4, each thread one row: it reads 32 contiguous bytes, a memory
 /// sector, in eight steps, and the block writes the 512 bytes of a tile in one step.
-template <class = void>
-UFP4_KERNEL(swizzle_threads)
-swizzle_rows(const swizzle_job job) {
+UFP4_LAZY_KERNEL(swizzle_threads) swizzle_rows(const swizzle_job job) {
   const std::size_t row = std::size_t{block_index().x} * 128 + thread_index().x;
   for (unsigned t = 0; t < swizzle_tiles; ++t) {
     const std::size_t col = (std::size_t{block_index().y} * swizzle_tiles + t) * 4;
@@ -210,9 +206,7 @@ struct widen_job {
 };
 
 /// Eight codes for each thread: 4 bytes read, 8 written; consecutive threads access consecutive bytes.
-template <class = void>
-UFP4_KERNEL(widen_threads)
-widen_codes(const widen_job job) {
+UFP4_LAZY_KERNEL(widen_threads) widen_codes(const widen_job job) {
   const std::size_t at = std::size_t{block_index().x} * widen_threads + thread_index().x;
   if (at >= job.eights) return;
   const thread::eight_containers bytes = thread::containers_of(load_word(job.codes + 4 * at), job.table);
