@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: bench/compile_cost.sh                 measures every table and writes build/compile_cost/compile_cost.md, in about ten minutes
        bench/compile_cost.sh --json FOLDER   prints two rows as JSON for bench/render.py; object files go to FOLDER
-Environment: CXX and CLANG, the compilers (g++, clang++-19); without the second, its columns hold dashes. UFP4_BUILD_DIR, the
-build folder (default build/ in the source tree).'
+Environment: CXX and CLANG, the compilers (g++, clang++-19); without the second, its columns hold dashes. NVCC (nvcc): without it
+there is no table of GPU programs. UFP4_BUILD_DIR, the build folder (default build/ in the source tree).'
 set -euo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
 
@@ -12,6 +12,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 cxx=${CXX:-g++}
 clang=${CLANG:-clang++-19}
+nvcc=${NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc || true)}
 programs=(element hadamard dequantize quantize quantized_gemm one_format nine_formats linear)
 export LC_ALL=C TIMEFORMAT='%3U %3S'
 
@@ -157,6 +158,19 @@ bytes() {
   done
 }
 
+# GPU programs, for sm_90a: by themselves, and with the kernels in a file of their own, which is the last row.
+gpu_programs() {
+  local program file
+  [ -n "$nvcc" ] || { echo 'No nvcc was found.'; return; }
+  gpu() { echo "$(seconds_of "$nvcc" -std=c++20 -arch=sm_90a -O2 -I include "$@" -c -o "$work/gpu.o") s"; }
+  printf '| program | nvcc -O2 | separate |\n|---|---:|---:|\n'
+  for program in gpu_include gpu_quantize gpu_gemm; do
+    file=bench/compile_cost/$program.cu
+    printf '| %s | %s | %s |\n' "$program" "$(gpu "$file")" "$(gpu "$file" -D UFP4_EXTERNAL_GPU_KERNELS)"
+  done
+  printf '| the kernels | | %s |\n' "$(gpu cmake/cuda_kernels.cu -D UFP4_COMPILE_GPU_KERNELS)"
+}
+
 # shellcheck disable=SC2016 # the backquotes are Markdown
 report() {
   local table
@@ -166,7 +180,7 @@ report() {
   install_packages g++ binutils
   install_packages clang-19 || true
   cd "$source_dir"
-  for table in machine headers whole_programs separate_kernels fewer_isas bytes; do
+  for table in machine headers whole_programs separate_kernels fewer_isas bytes gpu_programs; do
     echo "$table"
     "$table" >"$work/$table.md"
   done
@@ -185,6 +199,8 @@ report() {
     cat "$work/fewer_isas.md"
     printf '\n## Bytes by instruction set\n\ng++ -O2: functions by the namespace of their tier (`nm -S -C`).\n\n'
     cat "$work/bytes.md"
+    printf '\n## GPU programs\n\nThe last row is the file that defines UFP4_COMPILE_GPU_KERNELS.\n\n'
+    cat "$work/gpu_programs.md"
   } >"$work/compile_cost.md"
   echo "report: $work/compile_cost.md"
 }

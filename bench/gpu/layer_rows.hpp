@@ -52,9 +52,10 @@ struct layer {
 inline double bytes_moved(gpu::detail::layer_call call) {
   require(gpu::detail::prepare_layer(call, {}), "facts");
   const gpu::gemm_job job = call.job(0);
-  std::size_t workspace = gpu::detail::kernel_bytes(job, call.device);
+  const gpu::gemm_kernel* kernel = call.kernels[0];
+  std::size_t workspace = gpu::detail::kernel_bytes(kernel, job, call.device);
 #if defined(HAS_CUBLAS)
-  if (std::strncmp(gpu::detail::choose_kernel(job, call.device)->name, "gemm_library", 12) == 0)
+  if (std::strncmp(kernel->name, "gemm_library", 12) == 0)
     workspace -= std::min(workspace, gpu::detail::library()->workspace);
 #endif
   double bytes = 2 * static_cast<double>(workspace) +

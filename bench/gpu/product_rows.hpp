@@ -46,7 +46,7 @@ void kernel_lines(const product& p, const JobOf& job_of) {
   require(gpu::facts(device), "facts");
   const gpu::gemm_kernel* first = gpu::detail::choose_kernel(job_of(0), device);
   const double bytes = static_cast<double>(p.operand_bytes) + 4.0 * static_cast<double>(p.of.m * p.of.n);
-  for (const gpu::gemm_kernel* kernel : gpu::gemm_kernels()) {
+  for (const gpu::gemm_kernel* kernel : gpu::gemm_kernels<>()) {
     const bool portable = std::strcmp(kernel->name, "gemm_simt") == 0;
     if (!gpu::detail::takes(*kernel, job_of(0), device) || leaves_out(kernel->name)) continue;
     if (kernel != first && (portable || now().once || !now().label.empty())) continue;

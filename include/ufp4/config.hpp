@@ -12,6 +12,8 @@
 // |                        | with UFP4_COMPILE_KERNELS, or the CMake target ufp4::kernels contains them             |
 // | UFP4_COMPILE_KERNELS   | with `#include <ufp4/cpu/kernels.hpp>`: this file contains the kernels for all files   |
 // |                        | with UFP4_EXTERNAL_KERNELS, whatever flags those are compiled with                     |
+// | UFP4_EXTERNAL_GPU_...  | UFP4_EXTERNAL_GPU_KERNELS and UFP4_COMPILE_GPU_KERNELS: the same for <ufp4/cuda.hpp>   |
+// |                        | and <ufp4/hip.hpp>; ufp4::cuda_kernels, ufp4::hip_kernels (docs/gpu.md)                |
 // | UFP4_NO_EXCEPTIONS     | errors print their message to stderr and abort; set automatically by -fno-exceptions   |
 // | UFP4_EXPERIMENTAL      | GPU kernels that have not run on a device yet may be chosen; explain() names them      |
 // | UFP4_UNDOCUMENTED_E0M3 | names a data type of tcgen05's descriptors that no manual lists (docs/gpu.md);         |

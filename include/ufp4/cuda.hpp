@@ -7,9 +7,16 @@
 #error "ufp4: cuda.hpp needs nvcc, or clang -x cuda: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
 #else
 #include <ufp4/cuda/gemm_kernels.hpp>
-#include <ufp4/gpu/operations.hpp>
 
-inline std::span<const ufp4::gpu::gemm_kernel* const> ufp4::gpu::gemm_kernels() { return cuda_gemm_kernels; }
+namespace ufp4::gpu::inline UFP4_GPU {
+template <class Product>
+std::span<const gemm_kernel* const> gemm_kernels() {
+  return cuda_gemm_kernels<Product>;
+}
+UFP4_GPU_FUNCTION(std::span<const gemm_kernel* const> gemm_kernels<any_product>())
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+#include <ufp4/gpu/operations.hpp>
 
 namespace ufp4 {
 /// cuda::context, cuda::quantize, ... are the operations in gpu/, which CUDA and HIP share.

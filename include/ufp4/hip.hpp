@@ -9,10 +9,17 @@
 #if !defined(UFP4_GPU) || !(defined(__HIPCC__) || defined(UFP4_SIMT_HEADER))
 #error "ufp4: hip.hpp needs hipcc, or clang -x hip: include <ufp4/ufp4.hpp> in files that an ordinary compiler builds."
 #else
-#include <ufp4/gpu/operations.hpp>
 #include <ufp4/hip/gemm_kernels.hpp>
 
-inline std::span<const ufp4::gpu::gemm_kernel* const> ufp4::gpu::gemm_kernels() { return hip_gemm_kernels; }
+namespace ufp4::gpu::inline UFP4_GPU {
+template <class Product>
+std::span<const gemm_kernel* const> gemm_kernels() {
+  return hip_gemm_kernels<Product>;
+}
+UFP4_GPU_FUNCTION(std::span<const gemm_kernel* const> gemm_kernels<any_product>())
+}  // namespace ufp4::gpu::inline UFP4_GPU
+
+#include <ufp4/gpu/operations.hpp>
 
 namespace ufp4 {
 /// hip::context, hip::quantize, ... are the operations in gpu/, which CUDA and HIP share.

@@ -23,7 +23,7 @@ export nvcc
 export flags="-std=c++20 -Isource/include -Isource/tests -Werror all-warnings -Xcompiler -Wall,-Wextra,-Wno-unused-parameter"
 
 # shellcheck disable=SC2317,SC2086 # called through xargs; several words
-# One line of work: "kernels TARGET", "example FILE" or "rejection".
+# One line of work: "kernels TARGET", "example FILE", "library" or "rejection".
 work() {
   local kind=$1 what=$2 began=$SECONDS answer name linked=no ran=-
   case $kind in
@@ -52,6 +52,15 @@ work() {
       echo '#include <ufp4/ufp4.hpp>' >rejection.cu
       if "$nvcc" -std=c++20 -Isource/include -c rejection.cu -o rejection.o >>rejection.log 2>&1 ||
         [ "$(grep -c 'error: #error "ufp4: this compiler cannot compile the CPU kernels' rejection.log)" -ne 1 ]; then answer=no; fi ;;
+    library)
+      name=library
+      # A program without kernels links the compiled library; only the coder of a compat preset is its own.
+      local ptx='arch=compute_80,code=compute_80'
+      answer=$(logged library "$nvcc" $flags -gencode $ptx -DUFP4_COMPILE_GPU_KERNELS -c source/cmake/cuda_kernels.cu -o library.o)
+      [ "$answer" = no ] || answer=$(logged library "$nvcc" -x cu $flags -gencode $ptx -DUFP4_EXTERNAL_GPU_KERNELS \
+        -c source/tests/gpu/kernels.cu -o program.o)
+      [ "$answer" = no ] || answer=$(logged library "$nvcc" -gencode $ptx program.o library.o -o library.run)
+      if nm -C program.o | grep ' t .*__wrapper__device_stub_' | grep -v 'te_nvfp4\|compiled_probe' >>library.log; then answer=no; fi ;;
     example)
       name=example.$(basename "$what" .cu)
       answer=$(logged "$name" "$nvcc" $flags -gencode arch=compute_80,code=compute_80 "$what" -o "$name.run") ;;
@@ -62,7 +71,7 @@ export -f work
 
 for target in $targets; do list+=("kernels $target"); done
 examples=(embed_kernel snippets/gpu)
-list+=("rejection -")
+list+=("rejection -" "library -")
 for example in "${examples[@]}"; do list+=("example source/examples/$example.cu"); done
 work_through_list
 
@@ -73,6 +82,7 @@ for target in $targets; do
   [ "$linked" = yes ] || failed "kernels.$target"
 done
 for example in "${examples[@]}"; do tell "example.${example##*/}" "examples/$example.cu: compiled to PTX and linked"; done
+tell library 'a program with UFP4_EXTERNAL_GPU_KERNELS has no kernels and links the compiled library'
 tell rejection '--use_fast_math, and CPU kernels, are rejected by name'
 
 echo

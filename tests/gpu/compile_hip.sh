@@ -39,11 +39,14 @@ work() {
     linked)
       name=kernels.$what
       mkdir -p "$name"
-      answer=$(logged "$name" hipcc -x hip $flags --offload-arch="$what" --save-temps=obj -c source/tests/gpu/kernels.cu \
-        -o "$name/kernels.o")
-      [ "$answer" = no ] || linked=$(logged "$name" hipcc --offload-arch="$what" "$name/kernels.o" -o "$name.run")
+      answer=$(logged "$name" hipcc -x hip $flags --offload-arch="$what" --save-temps=obj -DUFP4_COMPILE_GPU_KERNELS \
+        -c source/cmake/hip_kernels.cpp -o "$name/kernels.o")
+      # The program has no kernels but that of a compat preset, and links those of the library.
+      [ "$answer" = no ] || linked=$(logged "$name" hipcc -x hip $flags --offload-arch="$what" -DUFP4_EXTERNAL_GPU_KERNELS \
+        -c source/tests/gpu/kernels.cu -o "$name/program.o")
+      [ "$linked" = no ] || linked=$(logged "$name" hipcc --offload-arch="$what" "$name"/{program,kernels}.o -o "$name.run")
       [ "$linked" = no ] || ran=$(try_run "./$name.run" "$name.log")
-      mv "$name"/kernels-hip-*"$what".s "$name.s"
+      mv "$name"/hip_kernels-hip-*"$what".s "$name.s"
       rm -rf "${name:?}"
       answer="$answer $linked $ran" ;;
     device)

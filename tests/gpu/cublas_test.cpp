@@ -277,7 +277,7 @@ gpu::error multiply(const gpu::library_product& p, std::span<std::byte> workspac
 }
 
 struct some_library {
-  static constexpr gpu::gemm_library library{[] { return true; }, 1000, &multiply};
+  static constexpr gpu::gemm_library library{[] { return true; }, 1000, &multiply, true, &gpu::detail::run_library<>};
   some_library() { gpu::installed_library = &library; }
   ~some_library() { gpu::installed_library = nullptr; }
 };

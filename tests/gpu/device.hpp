@@ -1,8 +1,9 @@
 // ufp4 - the GPU that a test runs on: a real one if nvcc or hipcc compiles the test, else the CPU simulator.
 // SPDX-License-Identifier: Apache-2.0
 //
-// In the CPU simulator the GEMM kernels are those of kernel_tables.cpp, compiled once: NVIDIA's or AMD's, depending on
-// simt::device() at the time of the call. A test that names kernels includes their headers.
+// In the CPU simulator the operations' kernels are those of kernel_tables.cpp, compiled once: of products NVIDIA's or
+// AMD's, depending on simt::device() at the time of the call. A test that names kernels includes their headers; one that
+// defines UFP4_TEST_OWN_KERNELS, which needs a program of its own, compiles the kernels of its calls.
 #pragma once
 
 #if defined(__HIPCC__)
@@ -10,7 +11,12 @@
 #elif defined(__CUDACC__)
 #include <ufp4/cuda.hpp>
 #else
+#if defined(UFP4_TEST_OWN_KERNELS)
+#include "gpu/kernel_tables.hpp"
+#else
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
+#define UFP4_EXTERNAL_GPU_KERNELS
+#endif
 #include <ufp4/gpu/operations.hpp>
 #endif
 

@@ -31,8 +31,8 @@ bool can_run_here() {
   return false;
 }
 
-constexpr const gpu::gemm_kernel &nv = kernels::gemm_nvfp4_sm120, &mx = kernels::gemm_mxfp4_sm120,
-                                 &bytes = kernels::gemm_mx_containers_sm120;
+constexpr const gpu::gemm_kernel &nv = kernels::gemm_nvfp4_sm120<>, &mx = kernels::gemm_mxfp4_sm120<>,
+                                 &bytes = kernels::gemm_mx_containers_sm120<>;
 
 /// Every way in which K, M and N may be ragged: within a block, within the 64 of an instruction, within a stage of 128,
 /// beyond the stages that are under way at once; rows on 16 bytes and not, scales on 4 and not.

@@ -18,7 +18,7 @@ namespace kernels = ufp4::gpu::kernels;
 namespace {
 
 constexpr auto check_this = []<class Pair>(Pair) {
-  support::check_exact_pair<typename Pair::left, typename Pair::right>(kernels::gemm_blocks_small_sm80, 200, 37);
+  support::check_exact_pair<typename Pair::left, typename Pair::right>(kernels::gemm_blocks_small_sm80<>, 200, 37);
 };
 
 /// The wide kernel, whose tile has 128 rows and columns, takes a product with a tile for every processor: the simulated
@@ -60,13 +60,13 @@ TEST_CASE("the wide kernel gives the same bits in every order of threads and blo
     const auto b = model::random_quantized<nvint4>(gen, 33, 144, model::scales::hostile, 0x1.99999ap-3f);
     support::in_every_order([&](const std::string& order) {
       CAPTURE(order);
-      REQUIRE(against_host(kernels::gemm_blocks_sm80, a, b) == "");
+      REQUIRE(against_host(kernels::gemm_blocks_sm80<>, a, b) == "");
     });
     const auto c = model::random_quantized<mxfp4>(gen, m, 100), d = model::random_quantized<mxfp4>(gen, 130, 100);
-    REQUIRE(against_host(kernels::gemm_blocks_sm80, c, d) == "");
+    REQUIRE(against_host(kernels::gemm_blocks_sm80<>, c, d) == "");
     using longer = block_format<fp4<E2M1>, e8m0, 128>;
     const auto e = model::random_quantized<longer>(gen, m, 300), f = model::random_quantized<longer>(gen, 9, 300);
-    REQUIRE(against_host(kernels::gemm_blocks_sm80, e, f) == "");
+    REQUIRE(against_host(kernels::gemm_blocks_sm80<>, e, f) == "");
   });
 }
 
@@ -83,8 +83,8 @@ TEST_CASE("every number of rows, columns and blocks gives the host's bits in eve
     const auto d = model::random_quantized<mxfp4>(gen, n, k);
     support::in_every_order([&](const std::string& order) {
       CAPTURE(order);
-      REQUIRE(against_host(kernels::gemm_blocks_small_sm80, a, b) == "");
-      REQUIRE(against_host(kernels::gemm_blocks_small_sm80, c, d) == "");
+      REQUIRE(against_host(kernels::gemm_blocks_small_sm80<>, a, b) == "");
+      REQUIRE(against_host(kernels::gemm_blocks_small_sm80<>, c, d) == "");
     });
   }
 }
@@ -96,7 +96,7 @@ TEST_CASE("alpha, beta and bias give the host's bits in every type and layout of
   const auto b = model::random_quantized<nvfp4>(gen, 41, 80);
   const std::vector<float> bias = model::wide_floats(gen, 41);
   const gemm_options all{.alpha = 1.3f, .beta = -0.7f, .accumulate = accumulate::exact_blocks, .bias = bias};
-  const auto& kernel = kernels::gemm_blocks_small_sm80;
+  const auto& kernel = kernels::gemm_blocks_small_sm80<>;
   CHECK(against_host<float>(kernel, a, b, all, {.gap = 3}) == "");
   CHECK(against_host<float>(kernel, a, b, all, {.gap = 1, .transposed = true}) == "");
   CHECK(against_host<float>(kernel, a, b, all, {.reversed = true}) == "");
@@ -114,7 +114,7 @@ TEST_CASE("a sum that underflows keeps its sign, however much of the last step i
     b.codes()[k / 2 - 8] = 0x01;
     for (auto& scale : a.scales()) scale = 0x1p-149f;
     for (auto& scale : b.scales()) scale = 1.0f;
-    CHECK(against_host(kernels::gemm_blocks_small_sm80, a, b) == "");
+    CHECK(against_host(kernels::gemm_blocks_small_sm80<>, a, b) == "");
     float c = 0;
     quantized_gemm(a, b, matrix_view<float>{&c, 1, 1}, exactly);
     CHECK(model::bits_of(c) == 0x80000000u);
@@ -131,7 +131,7 @@ TEST_CASE("tensor scales from the ends of their range give the host's bits", "[g
       CAPTURE(left, right);
       a.set_tensor_scale(left);
       b.set_tensor_scale(right);
-      CHECK(against_host(kernels::gemm_blocks_small_sm80, a, b) == "");
+      CHECK(against_host(kernels::gemm_blocks_small_sm80<>, a, b) == "");
     }
 }
 
@@ -146,7 +146,7 @@ TEST_CASE("a NaN scale makes every product of its block NaN, and no other", "[gp
   REQUIRE(support::text_of(
               gpu::quantized_gemm(gpu::context{}, da, db, matrix_view<float>{c.data(), 40, 66}, exactly)) == "");
   support::require_only_nan_in(support::on_host(c), 66, 33, 3);
-  CHECK(against_host(kernels::gemm_blocks_small_sm80, a, b) == "");
+  CHECK(against_host(kernels::gemm_blocks_small_sm80<>, a, b) == "");
 }
 
 TEST_CASE("tensor cores take codes aligned to 4 bytes; the kernel for any architecture takes the others", "[gpu]") {
@@ -161,9 +161,10 @@ TEST_CASE("tensor cores take codes aligned to 4 bytes; the kernel for any archit
     moved.insert(moved.end(), a.codes().begin(), a.codes().end());
     const gpu::buffer<std::uint8_t> codes{std::span<const std::uint8_t>(moved)};
     const gpu::quantized_view<e1m2_f32> da{codes.span().subspan(shift), scales.span(), nullptr, 20, 64};
-    const bool tensor_cores = against_host<float>(kernels::gemm_blocks_small_sm80, a, b, da, db, 20, 21, exactly) == "";
+    const bool tensor_cores =
+        against_host<float>(kernels::gemm_blocks_small_sm80<>, a, b, da, db, 20, 21, exactly) == "";
     CHECK(tensor_cores == (shift == 4));
-    CHECK(against_host<float>(kernels::gemm_simt, a, b, da, db, 20, 21, exactly) == "");
+    CHECK(against_host<float>(kernels::gemm_simt<>, a, b, da, db, 20, 21, exactly) == "");
   }
 }
 
@@ -179,7 +180,7 @@ TEST_CASE("fast on these kernels gives the bits of exact_blocks", "[gpu]") {
   gpu::device_facts device;
   REQUIRE(gpu::facts(device) == gpu::success);
   const auto call = gpu::detail::call_of(da.view(), db.view(), ufp4::detail::sink_of(out), {}, {});
-  REQUIRE(kernels::gemm_blocks_small_sm80.run(call.job, device, {}, gpu::stream{}) == gpu::success);
+  REQUIRE(kernels::gemm_blocks_small_sm80<>.run(call.job, device, {}, gpu::stream{}) == gpu::success);
   REQUIRE(support::text_of(gpu::quantized_gemm(gpu::context{}, da, db, exact, exactly)) == "");
   CHECK(support::difference(support::on_host(c), support::on_host(d)) == "");
 }

@@ -35,7 +35,7 @@ gpu::device_facts device() {
 template <class A, class B>
 std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options,
                            const std::vector<float>& c = {}, int processors = 0) {
-  return support::product_of(gpu::kernels::gemm_bf16_sm80, a, b, options, c, processors);
+  return support::product_of(gpu::kernels::gemm_bf16_sm80<>, a, b, options, c, processors);
 }
 
 /// With both kinds of rounding of sums.
@@ -173,8 +173,8 @@ TEST_CASE("bias and beta are added after the scaling, before the rounding to the
   const gpu::quantized_matrix<nvint4> right{b.view()};
   const gpu::buffer<fp16> out(17 * 40);  // rows of 40, read the other way round
   const matrix_view<fp16> down{out.data(), 17, 33, 1, 17};
-  REQUIRE(gpu::kernels::gemm_bf16_sm80.run(job_of(left, right, ufp4::detail::sink_of(down), {}), device(), {},
-                                           gpu::stream{}) == gpu::success);
+  REQUIRE(gpu::kernels::gemm_bf16_sm80<>.run(job_of(left, right, ufp4::detail::sink_of(down), {}), device(), {},
+                                             gpu::stream{}) == gpu::success);
   const auto halves = support::on_host(out);
   for (std::size_t i = 0; i < 17; ++i)
     for (std::size_t j = 0; j < 33; ++j) REQUIRE(halves[j * 17 + i].bits() == fp16(plain[i * 33 + j]).bits());
@@ -186,7 +186,7 @@ TEST_CASE("codes need no alignment", "[gpu]") {
   const gpu::quantized_matrix<nvfp4> right{b.view()};
   for (const std::size_t shift : {1u, 4u, 8u}) {
     const support::shifted<nvfp4> left(a, shift, 0);
-    const auto c = support::product_of(gpu::kernels::gemm_bf16_sm80, left.view(), right.view());
+    const auto c = support::product_of(gpu::kernels::gemm_bf16_sm80<>, left.view(), right.view());
     REQUIRE(support::same_bits(c, product(a, b, {})));
   }
 }
@@ -198,7 +198,7 @@ TEST_CASE("the kernel takes the products for which its accumulation is exact eno
     const gpu::quantized_matrix<B> b(128, 64);
     const gpu::buffer<float> c(128 * 128);
     const auto out = ufp4::detail::sink_of(matrix_view<float>{c.data(), 128, 128});
-    return gpu::kernels::gemm_bf16_sm80.takes(job_of(a, b, out, {.accumulate = mode}), ampere);
+    return gpu::kernels::gemm_bf16_sm80<>.takes(job_of(a, b, out, {.accumulate = mode}), ampere);
   };
   CHECK(takes(quantized_matrix<nvfp4>{}, quantized_matrix<nvint4>{}, accumulate::fast));
   CHECK_FALSE(takes(quantized_matrix<nvfp4>{}, quantized_matrix<nvint4>{}, accumulate::exact_blocks));

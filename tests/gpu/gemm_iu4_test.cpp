@@ -29,9 +29,9 @@ struct target {
     return gpu::facts(device) == gpu::success && device.architecture / 0x100 == architecture / 0x100;
   }
 };
-const target targets[] = {{kernels::gemm_iu4_gfx11, 0x1100, 16},
-                          {kernels::gemm_iu4_k16_gfx12, 0x1201, 16},
-                          {kernels::gemm_iu4_gfx12, 0x1201, 32}};
+const target targets[] = {{kernels::gemm_iu4_gfx11<>, 0x1100, 16},
+                          {kernels::gemm_iu4_k16_gfx12<>, 0x1201, 16},
+                          {kernels::gemm_iu4_gfx12<>, 0x1201, 32}};
 
 /// check(kernel), for the targets that multiply blocks of that length.
 template <class Check>

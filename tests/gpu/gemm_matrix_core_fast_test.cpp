@@ -22,11 +22,11 @@ using namespace ufp4;
 
 namespace {
 
-constexpr support::amd_target targets[] = {{&gpu::kernels::gemm_bf16_gfx90a, 0x90a},
-                                           {&gpu::kernels::gemm_bf16_gfx90a, 0x942},
-                                           {&gpu::kernels::gemm_bf16_gfx950, 0x950},
-                                           {&gpu::kernels::gemm_bf16_gfx11, 0x1100},
-                                           {&gpu::kernels::gemm_bf16_gfx12, 0x1201}};
+constexpr support::amd_target targets[] = {{&gpu::kernels::gemm_bf16_gfx90a<>, 0x90a},
+                                           {&gpu::kernels::gemm_bf16_gfx90a<>, 0x942},
+                                           {&gpu::kernels::gemm_bf16_gfx950<>, 0x950},
+                                           {&gpu::kernels::gemm_bf16_gfx11<>, 0x1100},
+                                           {&gpu::kernels::gemm_bf16_gfx12<>, 0x1201}};
 template <class Work>
 void on_every_target(Work work) {
   support::on_targets(targets, work);
@@ -248,7 +248,7 @@ TEST_CASE("the bf16 kernels of matrix cores take their formats, modes and device
     const gpu::buffer<float> c(128 * 128);
     const auto out = ufp4::detail::sink_of(matrix_view<float>{c.data(), 128, 128});
     const gpu::gemm_job job = gpu::detail::call_of(a.view(), b.view(), out, {.accumulate = mode}, {}).job;
-    return gpu::kernels::gemm_bf16_gfx90a.takes(
+    return gpu::kernels::gemm_bf16_gfx90a<>.takes(
         job, {.architecture = 0x942, .processors = 4, .wave = 64, .shared_bytes = 64 * 1024});
   };
   using nf4_blocks = block_format<nf4, float, 16>;

@@ -24,11 +24,11 @@ namespace {
 
 using support::ascending;
 
-constexpr support::amd_target targets[] = {{&gpu::kernels::gemm_blocks_gfx90a, 0x90a},
-                                           {&gpu::kernels::gemm_blocks_gfx90a, 0x942},
-                                           {&gpu::kernels::gemm_blocks_gfx90a, 0x950},
-                                           {&gpu::kernels::gemm_blocks_gfx11, 0x1100},
-                                           {&gpu::kernels::gemm_blocks_gfx12, 0x1201}};
+constexpr support::amd_target targets[] = {{&gpu::kernels::gemm_blocks_gfx90a<>, 0x90a},
+                                           {&gpu::kernels::gemm_blocks_gfx90a<>, 0x942},
+                                           {&gpu::kernels::gemm_blocks_gfx90a<>, 0x950},
+                                           {&gpu::kernels::gemm_blocks_gfx11<>, 0x1100},
+                                           {&gpu::kernels::gemm_blocks_gfx12<>, 0x1201}};
 template <class Work>
 void on_every_target(Work work) {
   support::on_targets(targets, work);
@@ -161,8 +161,8 @@ TEST_CASE("a launch of many products on matrix cores gives each the bits of its 
     }
   };
   on_every_target([&](const gpu::gemm_kernel& kernel) { check_kernel(kernel, support::exactly); });
-  constexpr support::amd_target bf16_targets[] = {{&gpu::kernels::gemm_bf16_gfx90a, 0x90a},
-                                                  {&gpu::kernels::gemm_bf16_gfx11, 0x1100}};
+  constexpr support::amd_target bf16_targets[] = {{&gpu::kernels::gemm_bf16_gfx90a<>, 0x90a},
+                                                  {&gpu::kernels::gemm_bf16_gfx11<>, 0x1100}};
   support::on_targets(bf16_targets, [&](const gpu::gemm_kernel& kernel) { check_kernel(kernel, {}); });
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("the blocks kernels of matrix cores take their formats, modes and devi
     const gpu::buffer<float> c(256);
     const auto out = ufp4::detail::sink_of(matrix_view<float>{c.data(), 16, 16});
     const gpu::gemm_job job = gpu::detail::call_of(a.view(), b.view(), out, {.accumulate = mode}, {}).job;
-    return gpu::kernels::gemm_blocks_gfx90a.takes(job, simt::device());
+    return gpu::kernels::gemm_blocks_gfx90a<>.takes(job, simt::device());
   };
   CHECK(takes(quantized_matrix<nvfp4>{}, accumulate::exact_blocks));
   CHECK(takes(quantized_matrix<e1m2_f32>{}, accumulate::fast));

@@ -37,7 +37,7 @@ void for_each_kernel(const A& a, const B& b, const gemm_options& options, const 
     REQUIRE(gpu::facts(device) == gpu::success);
     if (architecture != 0 && device.architecture != 80) continue;
     const support::simulated_device now(architecture == 0 ? device.architecture : architecture);
-    for (const gpu::gemm_kernel* kernel : gpu::gemm_kernels()) {
+    for (const gpu::gemm_kernel* kernel : gpu::gemm_kernels<>()) {
       const std::string mode = name(options.accumulate);
       CAPTURE(kernel->name, mode, architecture);
       const gpu::buffer<float> c(rows_a * rows_b);

@@ -26,7 +26,7 @@ bool can_run_here() {
   return false;
 }
 
-constexpr const gpu::gemm_kernel &mx = kernels::gemm_mxfp4_gfx950, &bytes = kernels::gemm_mx_containers_gfx950;
+constexpr const gpu::gemm_kernel &mx = kernels::gemm_mxfp4_gfx950<>, &bytes = kernels::gemm_mx_containers_gfx950<>;
 
 /// Every way in which K, M and N may be ragged: within a block, within the 128 of an instruction, beyond the steps in
 /// shared memory; within a wave's tile and beyond a thread block's; scales on 4 bytes and not.

@@ -17,7 +17,7 @@ using support::exactly;
 
 namespace {
 
-const gpu::gemm_kernel& kernel = gpu::kernels::gemm_simt;
+const gpu::gemm_kernel& kernel = gpu::kernels::gemm_simt<>;
 
 using support::nf4_f32, support::nf4_mx;
 

@@ -17,8 +17,8 @@ using support::same_numbers;
 
 namespace {
 
-const gpu::gemm_kernel &f16_kernel = gpu::kernels::gemv_f16_sm80, &dots_kernel = gpu::kernels::gemv_dots_sm80;
-const gpu::gemm_kernel& few_kernel = gpu::kernels::gemm_few_f16_sm80;
+const gpu::gemm_kernel &f16_kernel = gpu::kernels::gemv_f16_sm80<>, &dots_kernel = gpu::kernels::gemv_dots_sm80<>;
+const gpu::gemm_kernel& few_kernel = gpu::kernels::gemm_few_f16_sm80<>;
 
 using nv_e3m0 = block_format<fp4<E3M0>, e4m3, 16, float>;
 

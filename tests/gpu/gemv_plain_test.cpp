@@ -17,7 +17,7 @@ using namespace ufp4;
 
 namespace {
 
-const gpu::gemm_kernel& kernel = gpu::kernels::gemv_plain_sm80;
+const gpu::gemm_kernel& kernel = gpu::kernels::gemv_plain_sm80<>;
 
 /// A plain matrix on both sides of the bus.
 template <class T>

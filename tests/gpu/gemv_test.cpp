@@ -30,7 +30,7 @@ gpu::device_facts device() {
 template <class A, class B>
 std::vector<float> product(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gemm_options& options = {},
                            const std::vector<float>& c = {}) {
-  return support::product_of(gpu::kernels::gemv_blocks_sm80, a, b, options, c);
+  return support::product_of(gpu::kernels::gemv_blocks_sm80<>, a, b, options, c);
 }
 
 using support::same_numbers;
@@ -145,8 +145,8 @@ TEST_CASE("weights need an alignment of 4 bytes only", "[gpu]") {
     const gpu::quantized_view<nvfp4> there{codes.span().subspan(shift, b.codes().size()), right.view().scales(),
                                            right.view().tensor_scale(), 21, 608};
     const gpu::gemm_job job = gpu::detail::call_of(left.view(), there, sink, {}, {}).job;
-    return gpu::kernels::gemv_blocks_sm80.takes(job, device()) &&
-           gpu::kernels::gemv_blocks_sm80.run(job, device(), {}, gpu::stream{}) == gpu::success;
+    return gpu::kernels::gemv_blocks_sm80<>.takes(job, device()) &&
+           gpu::kernels::gemv_blocks_sm80<>.run(job, device(), {}, gpu::stream{}) == gpu::success;
   };
   REQUIRE(takes(4));
   CHECK(same_numbers(support::on_host(out), want));

@@ -41,13 +41,13 @@ fi
 per_kernel() {
   awk '$1 == ".name:" && $2 !~ /^(block|x|y)$/ { name = $2 } $1 == ".private_segment_fixed_size:" { size = $2 }
     $1 == ".vgpr_spill_count:" { print name, size, $2 }' "$assembly" | c++filt |
-    sed -e 's/v0_1_hip:://g; s/v0_1_baseline:://g; s/v0_1:://g; s/void //; s/ufp4::gpu::kernels:://g; s/ufp4::gpu:://g; s/ufp4:://g' \
+    sed -e 's/v0_1_hip:://g; s/v0_1_baseline:://g; s/v0_1:://g; s/void //; s/ufp4::gpu::kernels:://g; s/ufp4::gpu:://g; s/ufp4:://g; s/<void>//' \
       -e 's/([a-z_]*)\([0-9]\)/\1/g' -e 's/(.*) \([0-9]* [0-9]*\)$/ \1/'
 }
 # kernels_with PATTERN
 kernels_with() {
   awk -v pattern="$1" '/^_Z[A-Za-z0-9_]*:/ { name = $1 } $0 ~ pattern { found[name] = 1 } END { for (n in found) print n }' "$assembly" |
-    tr -d : | c++filt | sed 's/(.*//; s/v0_1_hip:://g; s/^void //; s/ufp4::gpu::kernels:://g; s/ufp4:://g' | sort
+    tr -d : | c++filt | sed 's/(.*//; s/v0_1_hip:://g; s/^void //; s/ufp4::gpu::kernels:://g; s/ufp4:://g; s/<void>$//' | sort
 }
 # A reciprocal is corrected to the quotient, which v_div_fixup ends, or is the begin of a quotient of 64-bit integers, which
 # multiplies it by 2^64 less a little.

@@ -1,6 +1,7 @@
 // ufp4 - which kernel a product runs on each NVIDIA device, experimental kernels included.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: alone simulator
+#define UFP4_TEST_OWN_KERNELS
 #define UFP4_EXPERIMENTAL  // so that the table also chooses kernels that have not yet run on a device
 #include "gpu/device.hpp"
 

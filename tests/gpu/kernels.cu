@@ -2,8 +2,12 @@
 // compile for each architecture, and in whose output they look for instructions.
 // SPDX-License-Identifier: Apache-2.0
 //
+// With UFP4_EXTERNAL_GPU_KERNELS the same program without the kernels, which links the library of cmake/gpu_kernels.hpp.
 // As a program, on a machine with a GPU, it prints which kernels that GPU would run; without a GPU its exit status is
 // 77.
+#if !defined(UFP4_EXTERNAL_GPU_KERNELS)
+#define UFP4_COMPILE_GPU_KERNELS
+#endif
 #if defined(__HIPCC__)
 #include <ufp4/hip.hpp>
 #else

@@ -33,7 +33,7 @@ kernels_with() {
     /^(\.visible |\.weak )*\.(entry|func) / { name = $0; sub(/.*\.(entry|func) (\(.*\) )?/, "", name); sub(/\(.*/, "", name) }
     name != "" && $0 ~ pattern { found[name] = 1 }
     END { for (n in found) print n }' "$ptx" | c++filt | sed -e 's/v0_1_cuda:://g; s/v0_1_baseline:://g; s/v0_1:://g' \
-    -e 's/^void //; s/ufp4::gpu::kernels:://g; s/ufp4::gpu:://g; s/ufp4:://g; s/(.*//' | sort
+    -e 's/^void //; s/ufp4::gpu::kernels:://g; s/ufp4::gpu:://g; s/ufp4:://g; s/(.*//; s/<void>$//' | sort
 }
 
 status=0

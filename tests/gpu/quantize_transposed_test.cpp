@@ -69,7 +69,8 @@ std::string check_both(const std::vector<T>& memory, const matrix_view<const T>&
   const auto with = [&](int which, const auto& tuple) {
     return std::apply([&](const auto&... p) { return gpu::with(p..., gpu::count_at{reports.data() + which}); }, tuple);
   };
-  const auto of_rows = with(0, for_rows), of_cols = with(1, for_cols);
+  const auto of_rows = with(0, for_rows);
+  const auto of_cols = with(1, for_cols);
   REQUIRE(support::text_of(gpu::quantize_both<Rows, Cols>(support::context_with(workspace), in.view(), rows.view(),
                                                           cols.view(), of_rows, of_cols)) == "");
   REQUIRE(rows.matches(down));

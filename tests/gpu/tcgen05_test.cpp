@@ -104,18 +104,18 @@ TEST_CASE("tcgen05's kernels are chosen on their devices, and only in programs t
   const gpu::gemm_kernel* const chosen = gpu::detail::choose_kernel(job, there);
   REQUIRE(chosen != nullptr);
 #if defined(UFP4_EXPERIMENTAL)
-  CHECK(chosen == &gpu::kernels::gemm_nvfp4_tcgen05);
+  CHECK(chosen == &gpu::kernels::gemm_nvfp4_tcgen05<>);
 #else
-  CHECK(chosen != &gpu::kernels::gemm_nvfp4_tcgen05);
+  CHECK(chosen != &gpu::kernels::gemm_nvfp4_tcgen05<>);
   const std::string why = gpu::detail::why_not_better(job, there, chosen);
   CHECK(why.find("gemm_nvfp4_tcgen05 has not run on a device yet") != std::string::npos);
 #endif
-  CHECK(gpu::kernels::gemm_nvfp4_tcgen05.takes(job, there));
+  CHECK(gpu::kernels::gemm_nvfp4_tcgen05<>.takes(job, there));
   const auto is_rejected = [&](auto change) {
     gpu::gemm_job other = job;
     gpu::device_facts facts = there;
     change(other, facts);
-    return !gpu::kernels::gemm_nvfp4_tcgen05.takes(other, facts);
+    return !gpu::kernels::gemm_nvfp4_tcgen05<>.takes(other, facts);
   };
   CHECK(is_rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.architecture = 120; }));
   CHECK(is_rejected([](gpu::gemm_job&, gpu::device_facts& f) { f.compiled = 90; }));
@@ -129,8 +129,8 @@ TEST_CASE("tcgen05's kernels are chosen on their devices, and only in programs t
   CHECK(is_rejected([](gpu::gemm_job& j, gpu::device_facts&) { j.left.padded_cols = j.right.padded_cols = 0; }));
   job.block = 32;
   job.left.scale = job.right.scale = scale_kind::e8m0;
-  CHECK(gpu::kernels::gemm_mxfp4_tcgen05.takes(job, there));
-  CHECK_FALSE(gpu::kernels::gemm_nvfp4_tcgen05.takes(job, there));
+  CHECK(gpu::kernels::gemm_mxfp4_tcgen05<>.takes(job, there));
+  CHECK_FALSE(gpu::kernels::gemm_nvfp4_tcgen05<>.takes(job, there));
 }
 
 TEST_CASE(
@@ -148,7 +148,7 @@ TEST_CASE(
     CAPTURE(r.m, r.n);
     gpu::gemm_job job;
     job.out.rows = r.m, job.out.cols = r.n;
-    CHECK(gpu::kernels::gemm_nvfp4_tcgen05.tile_rows_of(job, there) == r.rows);
-    CHECK(gpu::kernels::gemm_nvfp4_tcgen05.tile_side(job, there) == r.cols);
+    CHECK(gpu::kernels::gemm_nvfp4_tcgen05<>.tile_rows_of(job, there) == r.rows);
+    CHECK(gpu::kernels::gemm_nvfp4_tcgen05<>.tile_side(job, there) == r.cols);
   }
 }

@@ -116,7 +116,7 @@ gpu::error off_by_one(const gpu::gemm_job& job, const gpu::device_facts& device,
   wrong.right.codes += job.padded() / 2;
   wrong.right.rows -= 1;
   wrong.out.cols -= 1;
-  return gpu::kernels::gemm_simt.run(wrong, device, memory, where);
+  return gpu::kernels::gemm_simt<>.run(wrong, device, memory, where);
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ gpu::error off_by_one(const gpu::gemm_job& job, const gpu::device_facts& device,
 TEST_CASE("Hopper's kernel takes operands that TMA can load, and only on Hopper", "[gpu]") {
   const gpu::quantized_matrix<nvfp4> a(128, 64), b(128, 64), ragged(128, 48);
   gpu::device_facts hopper{.architecture = 90, .shared_bytes = 227 * 1024};
-  const gpu::gemm_kernel& kernel = gpu::kernels::gemm_wgmma_sm90;
+  const gpu::gemm_kernel& kernel = gpu::kernels::gemm_wgmma_sm90<>;
   const gpu::gemm_job job = job_of(a, b, nullptr);
   REQUIRE(kernel.takes(job, hopper));
   REQUIRE_FALSE(kernel.takes(job_of(ragged, ragged, nullptr), hopper));
@@ -177,7 +177,7 @@ TEST_CASE("a correct kernel passes its canary, and an incorrect one is never lau
   const gpu::gemm_job job = job_of(a, b, c.data());
   gpu::detail::first_call_check right, wrong;
   for (int call = 0; call < 2; ++call) {
-    REQUIRE(right.check(gpu::kernels::gemm_bf16_sm80.run, "new", job, device, 63, 61, {}) == gpu::success);
+    REQUIRE(right.check(gpu::kernels::gemm_bf16_sm80<>.run, "new", job, device, 63, 61, {}) == gpu::success);
     const gpu::error e = wrong.check(&off_by_one, "new", job, device, 63, 61, {});
     const gpu::status s = gpu::detail::status_of("quantized_gemm", e);
     REQUIRE(s.code() == gpu::not_supported);
@@ -193,7 +193,7 @@ TEST_CASE("the tile of a first call is whole blocks, at least two, and no shorte
   const gpu::detail::first_call_check::runner record = [](const gpu::gemm_job& job, const gpu::device_facts& facts,
                                                           std::span<std::byte> memory, gpu::stream where) {
     depths.push_back(job.padded());
-    return gpu::kernels::gemm_simt.run(job, facts, memory, where);
+    return gpu::kernels::gemm_simt<>.run(job, facts, memory, where);
   };
   const auto tile_of = [&]<class F>(F, unsigned depth) {
     const gpu::quantized_matrix<F> a(16, 256), b(16, 256);
@@ -214,7 +214,7 @@ TEST_CASE("the tile of a first call is whole blocks, at least two, and no shorte
 
 #if !defined(UFP4_EXPERIMENTAL)
 TEST_CASE("explain reports that a program was compiled without UFP4_EXPERIMENTAL", "[gpu]") {
-  const gpu::status s = gpu::detail::status_of("quantized_gemm", gpu::kernels::gemm_wgmma_sm90.run({}, {}, {}, {}));
+  const gpu::status s = gpu::detail::status_of("quantized_gemm", gpu::kernels::gemm_wgmma_sm90<>.run({}, {}, {}, {}));
   REQUIRE(s.text() ==
           "quantized_gemm: gemm_wgmma_sm90: this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");
 }

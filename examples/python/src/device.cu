@@ -133,7 +133,8 @@ void matmul(const place& at, const operand& a, const operand& b, const sink& c, 
     gpu::device_facts device;
     require("matmul", gpu::facts(device));
     const auto call = lib::call_of(left, right, c, options, {});
-    const gpu::context ctx = context_of(at, call.operand_bytes + lib::kernel_bytes(call.job, device));
+    const std::size_t own = lib::kernel_bytes(lib::choose_kernel(call.job, device), call.job, device);
+    const gpu::context ctx = context_of(at, call.operand_bytes + own);
     require(lib::multiply(ctx, left, right, c, options));
   });
 }

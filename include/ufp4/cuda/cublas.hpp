@@ -142,7 +142,8 @@ inline error multiply_with_cublas(const library_product& p, std::span<std::byte>
 
 /// 32 MiB: what NVIDIA's documentation of cublasSetWorkspace recommends for Hopper and Blackwell.
 inline constexpr gemm_library cublas_library = {[] { return current_cublas_handle() != nullptr; },
-                                                std::size_t{32} << 20, &multiply_with_cublas, cublas_has_blocks};
+                                                std::size_t{32} << 20, &multiply_with_cublas, cublas_has_blocks,
+                                                &run_library<>};
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
 

@@ -30,6 +30,7 @@ class first_call_check {
   /// success, or why `kernel` must not run `job`, which is kept for the status of the operation. `depth`: K of the
   /// tile, a multiple of 32, longer than the kernel's pipeline, and not a multiple of a stage; rounded up to whole
   /// blocks, at least two. `workspace`: the bytes that the kernel needs; null: none.
+  template <class = void>
   error check(runner kernel, const char* name, const gemm_job& job, const device_facts& device, unsigned rows,
               unsigned cols, stream where, unsigned depth = 288, sizer workspace = nullptr) {
     const int here = device_number();
@@ -96,6 +97,7 @@ class first_call_check {
     }
   };
 
+  template <class = void>
   static error try_tile(runner kernel, const gemm_job& job, const device_facts& device, unsigned rows, unsigned cols,
                         unsigned depth, sizer workspace, stream where, verdict& made) {
     const unsigned blocks = (depth + job.block - 1) / job.block;
@@ -110,7 +112,7 @@ class first_call_check {
     };
     if (error e = set_zero(got.data(), got.size() * sizeof(float), where); e != success) return e;
     if (error e = make(got, kernel); e != success) return e;
-    if (error e = make(want, kernels::gemm_simt.run); e != success) return e;
+    if (error e = make(want, kernels::gemm_simt<>.run); e != success) return e;
     if (error e = wait(where); e != success) return e;
     made = agree(got, want) ? verdict::right : verdict::wrong;
     return success;

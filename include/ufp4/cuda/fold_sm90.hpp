@@ -64,7 +64,7 @@ struct wgmma_side : folding {
 };
 
 /// Are all products of a side exact, normal numbers of f16 whose upper byte has all bits of the value?
-inline bool folds_to_f16(const gemm_side& side) {
+constexpr bool folds_to_f16(const gemm_side& side) {
   if (side.scale != scale_kind::e4m3 || !thread::fits_f16(side.grid)) return false;
   if (!thread::f16_table_of(side.grid).high_suffices() || significant_bits(side.grid) + 4 > 11) return false;
   for (const float v : side.grid.value) {
@@ -80,7 +80,7 @@ inline bool has_scales(wgmma_fold how, scale_kind kind) {
   return how == wgmma_fold::rounded ? bytes != 1 : bytes != 4;
 }
 /// The variant for two sides that fold (gpu/kernels/folding.hpp).
-inline wgmma_fold fold_of(const gemm_side& left, const gemm_side& right) {
+constexpr wgmma_fold fold_of(const gemm_side& left, const gemm_side& right) {
   if (folds_to_f16(left) && folds_to_f16(right)) return wgmma_fold::f16;
   if (!products_fit(left) || !products_fit(right)) return wgmma_fold::rounded;
   const bool e8m0 = left.scale == scale_kind::e8m0 && right.scale == scale_kind::e8m0;

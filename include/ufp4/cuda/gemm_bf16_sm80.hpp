@@ -279,12 +279,14 @@ inline bool gemm_bf16_takes(const gemm_job& job, const device_facts& facts) {
 }
 
 /// Tiles of 128 x 128 if they keep every multiprocessor busy, else of 64 x 64. The bits are the same.
-inline error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
-  const bf16_product product = bf16_product_of(job);
+template <class Product>
+error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
   const auto queue = [&]<unsigned side>(std::integral_constant<unsigned, side>) {
     using tile = bf16_tile<side, side>;
-    return launch_tiled(listed<&gemm_bf16<side, side>>, product, job.out, side, side, tile::threads, tile::shared_bytes,
-                        where);
+    if constexpr (Product::may(&may_fold))
+      return launch_tiled(listed<&gemm_bf16<side, side>>, bf16_product_of(job), job.out, side, side, tile::threads,
+                          tile::shared_bytes, where);
+    return not_supported;
   };
   const std::size_t large = ((job.out.rows + 127) / 128) * ((job.out.cols + 127) / 128);
   if (large >= static_cast<std::size_t>(facts.processors) && job.out.rows > 64)
@@ -292,13 +294,14 @@ inline error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::
   return queue(std::integral_constant<unsigned, 64>{});
 }
 
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_bf16_sm80 = {
     .name = "gemm_bf16_sm80",
     .instruction = "mma.sync.m16n8k16.bf16",
     .tile_rows = 128,
     .tile_cols = 128,
     .takes = &gemm_bf16_takes,
-    .run = &run_gemm_bf16,
+    .run = &run_gemm_bf16<Product>,
 };
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -74,7 +74,7 @@ struct nvfp4_multiplier {
   static constexpr unsigned block = 16, scale_words = 2;
   static constexpr scale_kind scale = scale_kind::e4m3;
   static constexpr const char* instruction = "mma.sync.m16n8k64.kind::mxf4nvf4.block_scale.scale_vec::4X";
-  static bool holds(const grid4& grid) { return is_e2m1(grid); }
+  static constexpr bool holds(const grid4& grid) { return is_e2m1(grid); }
   using left = std::uint32_t[4];
   using right = std::uint32_t[2];
 
@@ -111,7 +111,7 @@ struct mxfp4_multiplier : nvfp4_multiplier {
 /// to 4 t + 3 and 16 + 4 t to 19 + 4 t: the order of the block's elements is another one, the same for A and B.
 struct container_multiplier : mxfp4_multiplier {
   static constexpr const char* instruction = "mma.sync.m16n8k32.kind::mxf8f6f4.block_scale.scale_vec::1X";
-  static bool holds(const grid4& grid) { return thread::fits_containers(grid); }
+  static constexpr bool holds(const grid4& grid) { return thread::fits_containers(grid); }
   struct left {
     std::uint32_t block[2][4];
   };
@@ -365,7 +365,7 @@ bool block_mma_takes(const gemm_job& job, const device_facts& facts) {
          facts.shared_bytes >= block_mma_shared_bytes<Multiplier>;
 }
 
-template <class Multiplier>
+template <class Product, class Multiplier>
 error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::byte>, stream where) {
   block_mma_job job{.gemm = gemm};
   const std::size_t blocks = gemm.padded() / Multiplier::block;
@@ -384,23 +384,31 @@ error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::by
     if (const error e = map(job.left_codes, gemm.left); e != success) return e;
     if (const error e = map(job.right_codes, gemm.right); e != success) return e;
   }
-  return launch_tiled(listed<&block_mma_tiles<Multiplier>>, job, gemm.out, block_mma_tile, block_mma_tile,
-                      block_mma_threads, block_mma_shared_bytes<Multiplier>, where);
+  constexpr auto fits = [](const gemm_job& p) {
+    return has_blocks(p, Multiplier::block, Multiplier::scale, Multiplier::holds);
+  };
+  if constexpr (Product::may(fits))
+    return launch_tiled(listed<&block_mma_tiles<Multiplier>>, job, gemm.out, block_mma_tile, block_mma_tile,
+                        block_mma_threads, block_mma_shared_bytes<Multiplier>, where);
+  return not_supported;
 }
 
-template <class Multiplier>
+template <class Product, class Multiplier>
 constexpr gemm_kernel block_mma_kernel(const char* name) {
   return {.name = name,
           .instruction = Multiplier::instruction,
           .tile_rows = block_mma_tile,
           .tile_cols = block_mma_tile,
           .takes = &block_mma_takes<Multiplier>,
-          .run = &run_block_mma<Multiplier>};
+          .run = &run_block_mma<Product, Multiplier>};
 }
 
-inline constexpr gemm_kernel gemm_nvfp4_sm120 = block_mma_kernel<nvfp4_multiplier>("gemm_nvfp4_sm120");
-inline constexpr gemm_kernel gemm_mxfp4_sm120 = block_mma_kernel<mxfp4_multiplier>("gemm_mxfp4_sm120");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_nvfp4_sm120 = block_mma_kernel<Product, nvfp4_multiplier>("gemm_nvfp4_sm120");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_mxfp4_sm120 = block_mma_kernel<Product, mxfp4_multiplier>("gemm_mxfp4_sm120");
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_mx_containers_sm120 =
-    block_mma_kernel<container_multiplier>("gemm_mx_containers_sm120");
+    block_mma_kernel<Product, container_multiplier>("gemm_mx_containers_sm120");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -319,7 +319,7 @@ inline std::uint32_t dot_magic(const gemm_job& job) {
 }
 
 /// Are both grids' integers signed bytes, code 0 zero, and block dot products below 2^22 and, times the units, floats?
-inline bool byte_dots_are_exact(const gemm_job& job) {
+constexpr bool byte_dots_are_exact(const gemm_job& job) {
   return exact_dots_below(job, 1 << 22) && integer_amax(job.left.grid) <= 127 && integer_amax(job.right.grid) <= 127 &&
          job.left.grid.integer[0] == 0 && job.right.grid.integer[0] == 0;
 }
@@ -336,7 +336,7 @@ inline bool fills_device(const gemm_job& job, const device_facts& device) {
 }
 
 /// As many products in a launch as the parameter holds.
-template <class Tile>
+template <class Product, class Tile>
 error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   while (!jobs.empty()) {
     const gemm_job& first = jobs.front();
@@ -345,17 +345,23 @@ error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where
     job.copies16 = true;
     for (const grouped_product& p : std::span(job.product).first(job.count))
       job.copies16 = job.copies16 && p.padded % 32 == 0 && is_aligned(p.codes[0], 16) && is_aligned(p.codes[1], 16);
-    const auto& kernel = job.block == 16   ? listed<&multiply_dots<Tile, 16>>
-                         : job.block == 32 ? listed<&multiply_dots<Tile, 32>>
-                                           : listed<&multiply_dots<Tile, 64>>;
-    const error e = launch(kernel, {tiles}, {Tile::threads}, dots_shared_bytes(Tile::lines, job.block), where, job);
+    const auto queue = [&](const auto& kernel) {
+      return launch(kernel, {tiles}, {Tile::threads}, dots_shared_bytes(Tile::lines, job.block), where, job);
+    };
+    error e = not_supported;
+    if constexpr (Product::may([](const gemm_job& p) { return has_length<16>(p) && byte_dots_are_exact(p); }))
+      if (job.block == 16) e = queue(listed<&multiply_dots<Tile, 16>>);
+    if constexpr (Product::may([](const gemm_job& p) { return has_length<32>(p) && byte_dots_are_exact(p); }))
+      if (job.block == 32) e = queue(listed<&multiply_dots<Tile, 32>>);
+    if constexpr (Product::may([](const gemm_job& p) { return p.block > 32 && byte_dots_are_exact(p); }))
+      if (job.block > 32) e = queue(listed<&multiply_dots<Tile, 64>>);
     if (e != success) return e;
   }
   return success;
 }
 
 /// The two kernels differ only in the tile.
-template <class Tile, bool large>
+template <class Product, class Tile, bool large>
 constexpr gemm_kernel make_dots_kernel(const char* name) {
   return {
       .name = name,
@@ -367,13 +373,16 @@ constexpr gemm_kernel make_dots_kernel(const char* name) {
             return takes_dots(job, device) && (!large || fills_device(job, device));
           },
       .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
-                stream where) { return run_dots<Tile>({&job, 1}, device, where); },
+                stream where) { return run_dots<Product, Tile>({&job, 1}, device, where); },
       .fast_is = accumulate::exact_blocks,
-      .run_group = &run_dots<Tile>,
+      .run_group = &run_dots<Product, Tile>,
   };
 }
 
-inline constexpr gemm_kernel gemm_blocks_sm80 = make_dots_kernel<dots_wide, true>("gemm_blocks_sm80");
-inline constexpr gemm_kernel gemm_blocks_small_sm80 = make_dots_kernel<dots_narrow, false>("gemm_blocks_small_sm80");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_blocks_sm80 = make_dots_kernel<Product, dots_wide, true>("gemm_blocks_sm80");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_blocks_small_sm80 =
+    make_dots_kernel<Product, dots_narrow, false>("gemm_blocks_small_sm80");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -56,13 +56,13 @@ struct block_sums_tile {
 };
 
 /// Are sums of a block's products below 2^23 units, where the integers of a side are `scale` times those of its grid?
-inline bool block_sums_are_exact(const gemm_job& job, int left_scale, int right_scale) {
+constexpr bool block_sums_are_exact(const gemm_job& job, int left_scale, int right_scale) {
   const auto largest = [](const gemm_side& side, int scale) { return std::int64_t{integer_amax(side.grid)} * scale; };
   return largest(job.left, left_scale) * largest(job.right, right_scale) * job.block < 1 << 23;
 }
 
 /// Are the scales of both sides folded into the operands?
-inline bool folds_blocks(const gemm_job& job) {
+constexpr bool folds_blocks(const gemm_job& job) {
   const auto integer = [](scale_kind kind) { return (1 << significant_bits(kind)) - 1; };
   return significant_bits(job.left.scale) <= 4 && significant_bits(job.right.scale) <= 4 && products_fit(job.left) &&
          products_fit(job.right) && block_sums_are_exact(job, integer(job.left.scale), integer(job.right.scale));
@@ -98,7 +98,8 @@ struct block_sums_plan {
 };
 
 /// Queues the decoding of side s to the workspace, whose flag is set if the product must not be used.
-inline error queue_block_sums_side(const gemm_job& job, unsigned s, std::byte* memory, stream where) {
+template <class = void>
+error queue_block_sums_side(const gemm_job& job, unsigned s, std::byte* memory, stream where) {
   const block_sums_plan plan(job);
   const gemm_side& side = s == 0 ? job.left : job.right;
   auto* unfit = reinterpret_cast<std::uint32_t*>(memory);
@@ -383,36 +384,44 @@ error run_block_sums(const gemm_job& job, const device_facts& facts, std::span<s
                                               &gemm_blocks_sm90_workspace);
 }
 
-template <unsigned Cols, bool folds>
+template <class Product, unsigned Cols, bool folds>
 error run_block_sums(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  switch (job.block) {
-    case 16: return run_block_sums<block_sums_tile<Cols, 16, folds>>(job, facts, memory, where);
-    case 32: return run_block_sums<block_sums_tile<Cols, 32, folds>>(job, facts, memory, where);
-    case 64: return run_block_sums<block_sums_tile<Cols, 64, folds>>(job, facts, memory, where);
-    default: return run_block_sums<block_sums_tile<128, 128, folds>>(job, facts, memory, where);
+  const auto run = [&]<class tile>(const tile&) { return run_block_sums<tile>(job, facts, memory, where); };
+  if constexpr (Product::may([](const gemm_job& p) { return folds_blocks(p) == folds; })) {
+    if constexpr (Product::may(&has_length<16>))
+      if (job.block == 16) return run(block_sums_tile<Cols, 16, folds>{});
+    if constexpr (Product::may(&has_length<32>))
+      if (job.block == 32) return run(block_sums_tile<Cols, 32, folds>{});
+    if constexpr (Product::may(&has_length<64>))
+      if (job.block == 64) return run(block_sums_tile<Cols, 64, folds>{});
+    if constexpr (Product::may([](const gemm_job& p) { return p.block > 64; }))
+      if (job.block > 64) return run(block_sums_tile<128, 128, folds>{});
   }
+  return not_supported;
 }
 
-template <unsigned Cols>
+template <class Product, unsigned Cols>
 error run_block_sums(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  return folds_blocks(job) ? run_block_sums<Cols, true>(job, facts, memory, where)
-                           : run_block_sums<Cols, false>(job, facts, memory, where);
+  return folds_blocks(job) ? run_block_sums<Product, Cols, true>(job, facts, memory, where)
+                           : run_block_sums<Product, Cols, false>(job, facts, memory, where);
 }
 
-inline error run_gemm_blocks_sm90(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
-                                  stream where) {
-  return has_wide_tiles(job, facts) ? run_block_sums<256>(job, facts, memory, where)
-                                    : run_block_sums<128>(job, facts, memory, where);
+template <class Product>
+error run_gemm_blocks_sm90(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
+  return has_wide_tiles(job, facts) ? run_block_sums<Product, 256>(job, facts, memory, where)
+                                    : run_block_sums<Product, 128>(job, facts, memory, where);
 }
 
 #else
 
-inline error run_gemm_blocks_sm90(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
+template <class>
+error run_gemm_blocks_sm90(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
   return not_compiled("gemm_blocks_sm90");
 }
 
 #endif
 
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_blocks_sm90 = {
     .name = "gemm_blocks_sm90",
     .instruction = "wgmma.mma_async.m64n64k16.bf16",
@@ -420,7 +429,7 @@ inline constexpr gemm_kernel gemm_blocks_sm90 = {
     .tile_cols = 256,
     .takes = &gemm_blocks_sm90_takes,
     .workspace = &gemm_blocks_sm90_workspace,
-    .run = &run_gemm_blocks_sm90,
+    .run = &run_gemm_blocks_sm90<Product>,
     .fast_is = accumulate::exact_blocks,
     .experimental = true,
     .tile_side = [](const gemm_job& job,

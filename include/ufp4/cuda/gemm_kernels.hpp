@@ -19,17 +19,27 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
+template <class Product = any_product>
 inline constexpr const gemm_kernel* cuda_gemm_kernels[] = {
-    &detail::gemm_library_blocks, &kernels::gemv_f16_sm80,
-    &kernels::gemv_dots_sm80,     &kernels::gemv_plain_sm80,
-    &kernels::gemv_blocks_sm80,   &kernels::gemm_nvfp4_sm120,
-    &kernels::gemm_mxfp4_sm120,   &kernels::gemm_mx_containers_sm120,
-    &kernels::gemm_nvfp4_tcgen05, &kernels::gemm_mxfp4_tcgen05,
-    &kernels::gemm_wgmma_sm90,    &kernels::gemm_few_f16_sm80,
-    &detail::gemm_library_bf16,   &kernels::gemm_wgmma_rounded_sm90,
-    &kernels::gemm_blocks_sm90,   &kernels::gemm_bf16_sm80,
-    &kernels::gemm_blocks_sm80,   &kernels::gemm_blocks_small_sm80,
-    &kernels::gemm_simt,
+    &detail::gemm_library_blocks,
+    &kernels::gemv_f16_sm80<Product>,
+    &kernels::gemv_dots_sm80<Product>,
+    &kernels::gemv_plain_sm80<Product>,
+    &kernels::gemv_blocks_sm80<Product>,
+    &kernels::gemm_nvfp4_sm120<Product>,
+    &kernels::gemm_mxfp4_sm120<Product>,
+    &kernels::gemm_mx_containers_sm120<Product>,
+    &kernels::gemm_nvfp4_tcgen05<Product>,
+    &kernels::gemm_mxfp4_tcgen05<Product>,
+    &kernels::gemm_wgmma_sm90<Product>,
+    &kernels::gemm_few_f16_sm80<Product>,
+    &detail::gemm_library_bf16,
+    &kernels::gemm_wgmma_rounded_sm90<Product>,
+    &kernels::gemm_blocks_sm90<Product>,
+    &kernels::gemm_bf16_sm80<Product>,
+    &kernels::gemm_blocks_sm80<Product>,
+    &kernels::gemm_blocks_small_sm80<Product>,
+    &kernels::gemm_simt<Product>,
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

@@ -77,12 +77,15 @@ struct tcgen05_tile {
 
 /// TMA needs rows of codes aligned to 16 bytes.
 template <mma::block_scale scale>
-bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
+constexpr bool has_tcgen05_blocks(const gemm_job& job) {
   constexpr scale_kind kind = scale == mma::block_scale::ue4m3 ? scale_kind::e4m3 : scale_kind::e8m0;
+  return has_blocks(job, tcgen05_tile<2, 256, scale>::block, kind, is_e2m1);
+}
+template <mma::block_scale scale>
+bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
   const auto good = [](const gemm_side& s) { return is_aligned(s.codes, 16) && s.rows < (std::size_t{1} << 31); };
-  return facts.has_specific(10) && job.mode == accumulate::fast &&
-         has_blocks(job, tcgen05_tile<2, 256, scale>::block, kind, is_e2m1) && good(job.left) && good(job.right) &&
-         job.padded() % 32 == 0 && job.padded() != 0 && job.padded() < (std::size_t{1} << 31) &&
+  return facts.has_specific(10) && job.mode == accumulate::fast && has_tcgen05_blocks<scale>(job) && good(job.left) &&
+         good(job.right) && job.padded() % 32 == 0 && job.padded() != 0 && job.padded() < (std::size_t{1} << 31) &&
          facts.shared_bytes >= tcgen05_tile<2, 256, scale>::shared_bytes;
 }
 
@@ -480,39 +483,42 @@ error run_tcgen05_as(const gemm_job& job, const device_facts& facts, std::span<s
                                    2 * tile::cols + 5, where, tile::stages / 3 * tile::depth + 64);
   return e == success ? queue_tcgen05<Blocks, Cols, scale>(job, facts, memory, where) : e;
 }
-template <mma::block_scale scale>
+template <class Product, mma::block_scale scale>
 error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  switch (tcgen05_cols(job, facts)) {
-    case 64: return run_tcgen05_as<1, 64, scale>(job, facts, memory, where);
-    case 128: return run_tcgen05_as<1, 128, scale>(job, facts, memory, where);
-    default: return run_tcgen05_as<2, 256, scale>(job, facts, memory, where);
-  }
+  if constexpr (Product::may(&has_tcgen05_blocks<scale>)) switch (tcgen05_cols(job, facts)) {
+      case 64: return run_tcgen05_as<1, 64, scale>(job, facts, memory, where);
+      case 128: return run_tcgen05_as<1, 128, scale>(job, facts, memory, where);
+      default: return run_tcgen05_as<2, 256, scale>(job, facts, memory, where);
+    }
+  return not_supported;
 }
 
 #else
 
-template <mma::block_scale scale>
+template <class, mma::block_scale scale>
 error run_tcgen05(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
   return not_compiled(tcgen05_name<scale>);
 }
 
 #endif
 
-template <mma::block_scale scale>
+template <class Product, mma::block_scale scale>
 constexpr gemm_kernel tcgen05_kernel(const char* instruction) {
   return {.name = tcgen05_name<scale>,
           .instruction = instruction,
           .tile_rows = 256,
           .tile_cols = 256,
           .takes = &tcgen05_takes<scale>,
-          .run = &run_tcgen05<scale>,
+          .run = &run_tcgen05<Product, scale>,
           .experimental = true,
           .tile_side = &tcgen05_cols,
           .tile_rows_of = &tcgen05_rows};
 }
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_nvfp4_tcgen05 =
-    tcgen05_kernel<mma::block_scale::ue4m3>("tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X");
+    tcgen05_kernel<Product, mma::block_scale::ue4m3>("tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X");
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_mxfp4_tcgen05 =
-    tcgen05_kernel<mma::block_scale::ue8m0>("tcgen05.mma.kind::mxf4.block_scale.scale_vec::2X");
+    tcgen05_kernel<Product, mma::block_scale::ue8m0>("tcgen05.mma.kind::mxf4.block_scale.scale_vec::2X");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

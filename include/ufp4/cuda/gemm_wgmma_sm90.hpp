@@ -574,41 +574,48 @@ error run_gemm_wgmma_rows(const char* name, const gemm_job& job, const device_fa
     return run_checked<&queue_gemm_wgmma<Rows, how, true>>(name, job, facts, memory, where, Rows - 1, 253, depth);
   return run_checked<&queue_gemm_wgmma<Rows, how, false>>(name, job, facts, memory, where, Rows - 1, 253, depth);
 }
-template <wgmma_fold how>
+template <class Product, wgmma_fold how>
 error run_gemm_wgmma_as(const char* name, const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
                         stream where) {
-  switch (wgmma_rows(job, facts)) {
-    case 32: return run_gemm_wgmma_rows<32, how>(name, job, facts, memory, where);
-    case 64: return run_gemm_wgmma_rows<64, how>(name, job, facts, memory, where);
-    default: return run_gemm_wgmma_rows<128, how>(name, job, facts, memory, where);
-  }
+  if constexpr (Product::may([](const gemm_job& p) { return fold_of(p.left, p.right) == how; }))
+    switch (wgmma_rows(job, facts)) {
+      case 32: return run_gemm_wgmma_rows<32, how>(name, job, facts, memory, where);
+      case 64: return run_gemm_wgmma_rows<64, how>(name, job, facts, memory, where);
+      default: return run_gemm_wgmma_rows<128, how>(name, job, facts, memory, where);
+    }
+  return not_supported;
 }
 
-inline error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
+template <class Product>
+error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
   constexpr const char* name = "gemm_wgmma_sm90";
   switch (fold_of(job.left, job.right)) {
-    case wgmma_fold::f16: return run_gemm_wgmma_as<wgmma_fold::f16>(name, job, facts, memory, where);
-    case wgmma_fold::mxfp4: return run_gemm_wgmma_as<wgmma_fold::mxfp4>(name, job, facts, memory, where);
-    case wgmma_fold::e8m0: return run_gemm_wgmma_as<wgmma_fold::e8m0>(name, job, facts, memory, where);
-    default: return run_gemm_wgmma_as<wgmma_fold::exact>(name, job, facts, memory, where);
+    case wgmma_fold::f16: return run_gemm_wgmma_as<Product, wgmma_fold::f16>(name, job, facts, memory, where);
+    case wgmma_fold::mxfp4: return run_gemm_wgmma_as<Product, wgmma_fold::mxfp4>(name, job, facts, memory, where);
+    case wgmma_fold::e8m0: return run_gemm_wgmma_as<Product, wgmma_fold::e8m0>(name, job, facts, memory, where);
+    default: return run_gemm_wgmma_as<Product, wgmma_fold::exact>(name, job, facts, memory, where);
   }
 }
-inline error run_gemm_wgmma_rounded(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
-                                    stream where) {
-  return run_gemm_wgmma_as<wgmma_fold::rounded>("gemm_wgmma_rounded_sm90", job, facts, memory, where);
+template <class Product>
+error run_gemm_wgmma_rounded(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
+                             stream where) {
+  return run_gemm_wgmma_as<Product, wgmma_fold::rounded>("gemm_wgmma_rounded_sm90", job, facts, memory, where);
 }
 
 #else
 
-inline error run_gemm_wgmma(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
+template <class>
+error run_gemm_wgmma(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
   return not_compiled("gemm_wgmma_sm90");
 }
-inline error run_gemm_wgmma_rounded(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
+template <class>
+error run_gemm_wgmma_rounded(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
   return not_compiled("gemm_wgmma_rounded_sm90");
 }
 
 #endif
 
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_wgmma_sm90 = {
     .name = "gemm_wgmma_sm90",
     .instruction = "wgmma.mma_async",
@@ -616,19 +623,20 @@ inline constexpr gemm_kernel gemm_wgmma_sm90 = {
     .tile_cols = wgmma_tile<128>::cols,
     .takes = [](const gemm_job& job,
                 const device_facts& facts) { return gemm_wgmma_takes(job, facts, false) && !decodes_once(job, facts); },
-    .run = &run_gemm_wgmma,
+    .run = &run_gemm_wgmma<Product>,
     .experimental = true,
     .tile_rows_of = &wgmma_rows,
 };
 
 /// Of formats whose folded values are rounded: decoding them is the limit, so a library's product of bf16 is faster.
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_wgmma_rounded_sm90 = {
     .name = "gemm_wgmma_rounded_sm90",
     .instruction = "wgmma.mma_async.bf16",
     .tile_rows = 128,
     .tile_cols = wgmma_tile<128>::cols,
     .takes = [](const gemm_job& job, const device_facts& facts) { return gemm_wgmma_takes(job, facts, true); },
-    .run = &run_gemm_wgmma_rounded,
+    .run = &run_gemm_wgmma_rounded<Product>,
     .experimental = true,
     .tile_rows_of = &wgmma_rows,
 };

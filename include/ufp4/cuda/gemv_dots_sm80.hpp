@@ -223,20 +223,25 @@ error queue_gemv_dots(const dots_stream_job& job, bool two_tiles, stream where) 
     if (two_tiles) return queue(stream_shape<2, 2, halves>{});
   return queue(stream_shape<1, 2, halves>{});
 }
-inline error run_gemv_dots(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
+template <class Product>
+error run_gemv_dots(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
   const bool swapped = weights_are_left(job), wide = streams_two_tiles(job, facts);
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;
   const dots_stream_job stream{stream_job_of(job), thread::s8_table_of(weights.grid), thread::s8_table_of(narrow.grid),
                                dot_magic(job)};
-  return job.block == 16 ? queue_gemv_dots<scale_kind::f32>(stream, wide, where)
-                         : queue_gemv_dots<scale_kind::e8m0>(stream, wide, where);
+  if constexpr (Product::may([](const gemm_job& p) { return p.block == 16 && p.left.scale == scale_kind::f32; }))
+    if (job.block == 16) return queue_gemv_dots<scale_kind::f32>(stream, wide, where);
+  if constexpr (Product::may([](const gemm_job& p) { return p.block == 32 && p.left.scale == scale_kind::e8m0; }))
+    return queue_gemv_dots<scale_kind::e8m0>(stream, wide, where);
+  return not_supported;
 }
 
+template <class Product = any_product>
 inline constexpr gemm_kernel gemv_dots_sm80 = {.name = "gemv_dots_sm80",
                                                .instruction = "mma.sync.m16n8k32.s8",
                                                .tile_rows = 16,
                                                .tile_cols = 32,
                                                .takes = &gemv_dots_takes,
-                                               .run = &run_gemv_dots};
+                                               .run = &run_gemv_dots<Product>};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

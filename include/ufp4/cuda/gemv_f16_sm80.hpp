@@ -219,20 +219,20 @@ struct f16_decoding {
   float factor = 1;   ///< value * scale / factor is what is multiplied
 };
 template <element_format Element>
-bool has_values_of(const grid4& grid) {
+constexpr bool has_values_of(const grid4& grid) {
   constexpr grid4 of = grid_of<Element>();
   for (unsigned c = 0; c < 16; ++c)
     if (grid.value[c] != of.value[c]) return false;
   return true;
 }
-inline f16_decoding fp4_or_int4(const grid4& grid) {
+constexpr f16_decoding fp4_or_int4(const grid4& grid) {
   if (has_values_of<int4>(grid)) return {.fits = true, .integers = true};
   if (has_values_of<fp4<E3M0>>(grid)) return {.fits = true, .bits = 0, .factor = 0x1p5f};
   if (has_values_of<fp4<E2M1>>(grid)) return {.fits = true, .bits = 1, .factor = 0x1p7f};
   if (has_values_of<fp4<E1M2>>(grid)) return {.fits = true, .bits = 2, .factor = 0x1p7f};
   return {};
 }
-inline f16_decoding f16_decoding_of(const gemm_side& side) {
+constexpr f16_decoding f16_decoding_of(const gemm_side& side) {
   if (!side.is_quantized || side.scale != scale_kind::e4m3) return {};
   return fp4_or_int4(side.grid);
 }
@@ -256,21 +256,28 @@ inline bool gemm_few_f16_takes(const gemm_job& job, const device_facts& facts) {
 }
 
 /// Calls queue(job, integers) with a constant that states whether the elements are int4.
-template <class Queue>
+template <class Product, class Queue>
 error queue_f16_stream(const gemm_job& job, const Queue& queue) {
   const bool swapped = weights_are_left(job);
   const f16_decoding weights = f16_decoding_of(swapped ? job.left : job.right);
   const f16_decoding narrow = f16_decoding_of(swapped ? job.right : job.left);
   const f16_stream_job stream{stream_job_of(job), weights.bits, narrow.bits, weights.factor * narrow.factor};
-  return weights.integers ? queue(stream, std::true_type{}) : queue(stream, std::false_type{});
+  if constexpr (Product::may([](const gemm_job& p) { return f16_decoding_of(p.left).integers; }))
+    if (weights.integers) return queue(stream, std::true_type{});
+  constexpr auto fp4 = [](const gemm_job& p) {
+    return f16_decoding_of(p.left).fits && !f16_decoding_of(p.left).integers && f16_decoding_of(p.right).fits;
+  };
+  if constexpr (Product::may(fp4)) return queue(stream, std::false_type{});
+  return not_supported;
 }
 template <bool integers, unsigned tiles, unsigned groups>
 error queue_gemv_f16(const f16_stream_job& job, stream_shape<tiles, groups>, stream where) {
   return launch_stream<stream_shape<tiles, groups>>(listed<&gemv_f16<tiles, groups, integers>>, job, where);
 }
-inline error run_gemv_f16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
+template <class Product>
+error run_gemv_f16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
   const bool two_tiles = streams_two_tiles(job, facts), two_groups = narrow_rows(job) > 8;
-  return queue_f16_stream(job, [&]<bool integers>(const f16_stream_job& s, std::bool_constant<integers>) {
+  return queue_f16_stream<Product>(job, [&]<bool integers>(const f16_stream_job& s, std::bool_constant<integers>) {
     if (two_tiles)
       return two_groups ? queue_gemv_f16<integers>(s, stream_shape<2, 2>{}, where)
                         : queue_gemv_f16<integers>(s, stream_shape<2, 1>{}, where);
@@ -278,25 +285,28 @@ inline error run_gemv_f16(const gemm_job& job, const device_facts& facts, std::s
                       : queue_gemv_f16<integers>(s, stream_shape<1, 1>{}, where);
   });
 }
-inline error run_gemm_few_f16(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
+template <class Product>
+error run_gemm_few_f16(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
   const bool four_groups = narrow_rows(job) <= 32;
-  return queue_f16_stream(job, [&]<bool integers>(const f16_stream_job& s, std::bool_constant<integers>) {
+  return queue_f16_stream<Product>(job, [&]<bool integers>(const f16_stream_job& s, std::bool_constant<integers>) {
     return four_groups ? queue_gemv_f16<integers>(s, stream_shape<2, 4>{}, where)
                        : queue_gemv_f16<integers>(s, stream_shape<2, 8>{}, where);
   });
 }
 
+template <class Product = any_product>
 inline constexpr gemm_kernel gemv_f16_sm80 = {.name = "gemv_f16_sm80",
                                               .instruction = "mma.sync.m16n8k16.f16",
                                               .tile_rows = 16,
                                               .tile_cols = 32,
                                               .takes = &gemv_f16_takes,
-                                              .run = &run_gemv_f16};
+                                              .run = &run_gemv_f16<Product>};
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_few_f16_sm80 = {.name = "gemm_few_f16_sm80",
                                                   .instruction = "mma.sync.m16n8k16.f16",
                                                   .tile_rows = 64,
                                                   .tile_cols = 32,
                                                   .takes = &gemm_few_f16_takes,
-                                                  .run = &run_gemm_few_f16};
+                                                  .run = &run_gemm_few_f16<Product>};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -303,10 +303,13 @@ inline bool gemv_plain_takes(const gemm_job& job, const device_facts& facts) {
          is_aligned(x.data, 16);
 }
 
-template <class Decoding>
+template <class Product, class Decoding>
 error queue_gemv_plain(const plain_stream_job& job, stream where) {
-  if (job.narrow.rows > 8) return launch_stream<stream_shape<2, 2>>(listed<&gemv_plain<2, Decoding>>, job, where);
-  return launch_stream<stream_shape<2, 1>>(listed<&gemv_plain<1, Decoding>>, job, where);
+  if constexpr (Product::may(&has_plain)) {
+    if (job.narrow.rows > 8) return launch_stream<stream_shape<2, 2>>(listed<&gemv_plain<2, Decoding>>, job, where);
+    return launch_stream<stream_shape<2, 1>>(listed<&gemv_plain<1, Decoding>>, job, where);
+  }
+  return not_supported;
 }
 /// Of a product that the kernel takes.
 inline plain_stream_job plain_stream_of(const gemm_job& job) {
@@ -324,7 +327,8 @@ inline plain_stream_job plain_stream_of(const gemm_job& job) {
   stream.plain_cols = narrow.plain.cols;
   return stream;
 }
-inline error run_gemv_plain(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
+template <class Product>
+error run_gemv_plain(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
   const bool swapped = job.left.is_quantized;
   const gemm_side& weights = swapped ? job.left : job.right;
   plain_stream_job stream = plain_stream_of(job);
@@ -333,21 +337,22 @@ inline error run_gemv_plain(const gemm_job& job, const device_facts&, std::span<
   if ((swapped ? job.right : job.left).plain.kind == dtype::fp16) {
     stream.scale = f16_scale_of(weights, elements.integers);
     stream.factor = elements.factor;
-    return elements.integers ? queue_gemv_plain<int4_to_f16>(stream, where)
-                             : queue_gemv_plain<fp4_to_f16>(stream, where);
+    return elements.integers ? queue_gemv_plain<Product, int4_to_f16>(stream, where)
+                             : queue_gemv_plain<Product, fp4_to_f16>(stream, where);
   }
   stream.scale = bf16_scale_of(weights);
   stream.unit = bf16_power(elements.bits == 0 ? 124 : 126);
   stream.values = thread::bf16_table_of(weights.grid);
-  if (elements.fits && !elements.integers) return queue_gemv_plain<fp4_to_bf16>(stream, where);
-  return queue_gemv_plain<grid_to_bf16>(stream, where);
+  if (elements.fits && !elements.integers) return queue_gemv_plain<Product, fp4_to_bf16>(stream, where);
+  return queue_gemv_plain<Product, grid_to_bf16>(stream, where);
 }
 
+template <class Product = any_product>
 inline constexpr gemm_kernel gemv_plain_sm80 = {.name = "gemv_plain_sm80",
                                                 .instruction = "mma.sync.m16n8k16",
                                                 .tile_rows = 16,
                                                 .tile_cols = 32,
                                                 .takes = &gemv_plain_takes,
-                                                .run = &run_gemv_plain};
+                                                .run = &run_gemv_plain<Product>};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -253,7 +253,7 @@ struct gemv_worker {
   }
 };
 
-UFP4_KERNEL(256) gemv_blocks(UFP4_PARAMETER gemv_job job) {
+UFP4_LAZY_KERNEL(256) gemv_blocks(UFP4_PARAMETER gemv_job job) {
   gemv_worker worker(job, std::size_t{block_index().x} * gemv_plan::rows);
   worker.run();
   worker.store();
@@ -294,19 +294,23 @@ inline bool gemv_takes(const gemm_job& job, const device_facts& facts) {
   return gemv_plan{log2_of(job.block), gemv_plan::most_columns}.shared_bytes() <= facts.shared_bytes;
 }
 
-inline error run_gemv(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
+template <class Product, class Use = void>
+error run_gemv(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
   const gemv_job gemv = gemv_job_of(job);
   const std::size_t blocks = (gemv.weights.rows + gemv_plan::rows - 1) / gemv_plan::rows;
-  return launch(listed<&gemv_blocks>, {static_cast<unsigned>(blocks)}, {gemv_plan::threads},
-                gemv_plan{gemv.block_shift, gemv.columns}.shared_bytes(), where, gemv);
+  if constexpr (Product::may([](const gemm_job& p) { return p.block <= 64 && byte_dots_are_exact(p); }))
+    return launch(listed<&gemv_blocks<Use>>, {static_cast<unsigned>(blocks)}, {gemv_plan::threads},
+                  gemv_plan{gemv.block_shift, gemv.columns}.shared_bytes(), where, gemv);
+  return not_supported;
 }
 
+template <class Product = any_product>
 inline constexpr gemm_kernel gemv_blocks_sm80 = {.name = "gemv_blocks_sm80",
                                                  .instruction = "mma.sync.m16n8k32.s8",
                                                  .tile_rows = gemv_plan::most_columns,
                                                  .tile_cols = gemv_plan::rows,
                                                  .takes = &gemv_takes,
-                                                 .run = &run_gemv,
+                                                 .run = &run_gemv<Product>,
                                                  .fast_is = accumulate::exact_blocks};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

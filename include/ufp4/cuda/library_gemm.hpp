@@ -46,6 +46,9 @@ struct gemm_library {
   std::size_t workspace = 0;  ///< bytes that multiply may use
   error (*multiply)(const library_product&, std::span<std::byte> workspace, stream) = nullptr;
   bool blocks = true;  ///< multiplies operands with block scales
+  /// &detail::run_library<>: only programs that install a library compile the kernels before and after `multiply`.
+  error (*run)(const gemm_job&, library_product::operands, const gemm_library&, const device_facts&,
+               std::span<std::byte> workspace, stream) = nullptr;
 };
 
 /// The library in use; null: none.
@@ -122,8 +125,9 @@ inline int operand_limit(const gemm_job& job) {
 }
 
 /// Queues the elements of a side, in the form that the library takes, and its scales.
-inline error queue_operand(const gemm_job& job, const gemm_side& side, library_operands kind, std::byte* elements,
-                           std::byte* scales, std::uint32_t* unfit, stream where) {
+template <class = void>
+error queue_operand(const gemm_job& job, const gemm_side& side, library_operands kind, std::byte* elements,
+                    std::byte* scales, std::uint32_t* unfit, stream where) {
   if (kind == library_operands::bf16)
     return kernels::queue_decode_bf16(side, job.block, reinterpret_cast<std::uint16_t*>(elements), unfit, where,
                                       {.limit = operand_limit(job)});
@@ -136,8 +140,9 @@ inline error queue_operand(const gemm_job& job, const gemm_side& side, library_o
 }
 
 /// Queues all steps; `with` multiplies.
-inline error run_library(const gemm_job& job, library_operands kind, const gemm_library& with,
-                         const device_facts& device, std::span<std::byte> workspace, stream where) {
+template <class = void>
+error run_library(const gemm_job& job, library_operands kind, const gemm_library& with, const device_facts& device,
+                  std::span<std::byte> workspace, stream where) {
   const library_plan plan = plan_library(job, kind, with.workspace);
   std::byte* memory = workspace.data();
   auto* factors = reinterpret_cast<kernels::product_factors*>(memory + plan.factors);
@@ -173,6 +178,8 @@ inline error run_library(const gemm_job& job, library_operands kind, const gemm_
   if (error e = with.multiply(product, workspace.subspan(plan.own_memory), where); e != success) return e;
   return kernels::queue_finish_product(finish, device, where);
 }
+UFP4_GPU_FUNCTION(error run_library<void>(const gemm_job&, library_operands, const gemm_library&, const device_facts&,
+                                          std::span<std::byte>, stream))
 
 /// The smallest product for which the library is the fastest kernel: decoded operands must be read many times.
 inline constexpr std::size_t library_rows = 1024, library_cols = 128;
@@ -223,7 +230,7 @@ constexpr gemm_kernel library_kernel(const char* name, const char* instruction) 
               [](const gemm_job& job, const device_facts& device, std::span<std::byte> workspace, stream where) {
                 const gemm_library* with = library();
                 return with == nullptr ? not_supported
-                                       : run_library(job, operands_of<bf16>(job), *with, device, workspace, where);
+                                       : with->run(job, operands_of<bf16>(job), *with, device, workspace, where);
               },
           .experimental = !bf16};
 }

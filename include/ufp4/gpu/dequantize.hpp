@@ -47,7 +47,7 @@ UFP4_DEVICE void apply_scales(const dequantize_job& job, std::uint32_t row, std:
 }
 
 /// Each thread reads eight bytes of codes and writes 64 or 32 bytes; consecutive threads decode consecutive elements.
-UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
+UFP4_LAZY_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
   auto* table = reinterpret_cast<float*>(shared_memory());
   for (unsigned c = 0; c < 16; ++c)  // not value[thread]: for a run-time index the job is copied to local memory
     if (thread_index().x == c) table[c] = job.format.grid.value[c];
@@ -72,8 +72,35 @@ UFP4_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
+/// Queues the decoding of all elements of `to`. `plain`, `extended`: may the format be the one, the other? The tensor
+/// scale is null for a format of one level.
+template <bool plain = true, bool extended = true, class Use = void>
+error queue_dequantize(const thread::extended_matrix& q, const float* tensor_scale, const sink& to, stream where) {
+  const std::size_t across = (to.cols + thread::run_of_thread - 1) / thread::run_of_thread;
+  const std::size_t tiles = (to.rows * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
+  if (tiles == 0) return success;
+  if constexpr (extended)
+    if (needs_portable(q.format))
+      return launch_each(listed<&kernels::dequantize_extended<Use>>, to.rows * to.cols,
+                         kernels::decode_extended_threads, 0, where,
+                         kernels::dequantize_extended_job{q, tensor_scale, to});
+  if constexpr (plain) {
+    const kernels::dequantize_job job{.codes = q.codes,
+                                      .scales = q.scales,
+                                      .tensor_scale = tensor_scale,
+                                      .format = q.format,
+                                      .padded_cols = q.padded_cols,
+                                      .out = thread::writer_of(to),
+                                      .tiles = static_cast<unsigned>(tiles),
+                                      .across = static_cast<std::uint32_t>(across)};
+    return launch_tiles(listed<&kernels::dequantize_rows<Use>>, tiles, 16 * sizeof(float), where, job);
+  }
+  return not_supported;  // not reached
+}
+UFP4_GPU_FUNCTION(error queue_dequantize<true, true>(const thread::extended_matrix&, const float*, const sink&, stream))
+
 /// dequantize of a matrix in device memory whose format is given as data.
-template <class Q, matrix_scalar T>
+template <bool plain = true, bool extended = true, class Q, matrix_scalar T>
 status dequantize_as(const context& ctx, const Q& q, const format_spec& format, const matrix_view<T>& out) {
   return checked([&]() -> status {
     check_dequantize("dequantize", q, out);
@@ -82,27 +109,10 @@ status dequantize_as(const context& ctx, const Q& q, const format_spec& format, 
     expects(tensor_scale == 0 || !bytes_of(to).overlaps({tensor_scale, tensor_scale + sizeof(float)}),
             "dequantize: tensor_scale overlaps out");
     check_places("dequantize", "out", out.rows(), out.cols());
-    const std::size_t across = (out.cols() + thread::run_of_thread - 1) / thread::run_of_thread;
-    const std::size_t tiles = (out.rows() * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
-    if (tiles == 0) return status_of("dequantize", success);
-    if (needs_portable(format)) {
-      const kernels::dequantize_extended_job job{
-          {q.codes().data(), q.scales().data(), format, thread::further_grids_of(format), q.padded_cols()},
-          format.has_tensor_scale() ? q.tensor_scale() : nullptr,
-          to};
-      return status_of("dequantize", launch_each(listed<&kernels::dequantize_extended>, out.rows() * out.cols(),
-                                                 kernels::decode_extended_threads, 0, ctx.where, job));
-    }
-    const kernels::dequantize_job job{.codes = q.codes().data(),
-                                      .scales = q.scales().data(),
-                                      .tensor_scale = format.has_tensor_scale() ? q.tensor_scale() : nullptr,
-                                      .format = format,
-                                      .padded_cols = q.padded_cols(),
-                                      .out = thread::writer_of(to),
-                                      .tiles = static_cast<unsigned>(tiles),
-                                      .across = static_cast<std::uint32_t>(across)};
-    return status_of("dequantize",
-                     launch_tiles(listed<&kernels::dequantize_rows>, tiles, 16 * sizeof(float), ctx.where, job));
+    const float* scale = format.has_tensor_scale() ? q.tensor_scale() : nullptr;
+    const thread::extended_matrix from{q.codes().data(), q.scales().data(), format, thread::further_grids_of(format),
+                                       q.padded_cols()};
+    return status_of("dequantize", queue_dequantize<plain, extended>(from, scale, to, ctx.where));
   });
 }
 
@@ -115,7 +125,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// transform is not undone; hadamard_inverse does that. Needs no workspace.
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
-  return detail::dequantize_as(ctx, q, spec_of<F>, out);
+  constexpr bool extended = detail::needs_portable(spec_of<F>), any = detail::kernels_are_external;
+  return detail::dequantize_as<(any || !extended), (any || extended)>(ctx, q, spec_of<F>, out);
 }
 /// The same for a matrix with memory of its own.
 template <any_block_format F, matrix_scalar T>

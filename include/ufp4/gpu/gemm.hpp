@@ -56,8 +56,8 @@ std::size_t scale_count(const gemm_side& side) {
          sizeof(device_scale<F>);
 }
 /// A format of static storage.
-inline gemm_side side_of_format(const format_spec& format, std::size_t rows, std::size_t cols,
-                                const transform_spec& t) {
+constexpr gemm_side side_of_format(const format_spec& format, std::size_t rows, std::size_t cols,
+                                   const transform_spec& t) {
   return {.grid = format.grid,
           .scale = format.scale,
           .block_rows = static_cast<unsigned>(format.block.rows),
@@ -67,6 +67,30 @@ inline gemm_side side_of_format(const format_spec& format, std::size_t rows, std
           .transform = t,
           .extended = needs_portable(format) ? &format : nullptr};
 }
+/// What the types of two operands show: a job without data.
+template <viewed_operand A, viewed_operand B>
+struct product_of {
+  template <class T>
+  static constexpr gemm_side side() {
+    if constexpr (plain_operand<T>) return {.is_quantized = false};
+    return side_of_format(static_format<T>, 0, 0, {});
+  }
+  static constexpr int block = plain_operand<A> ? static_block_length<B> : static_block_length<A>;
+  static constexpr gemm_job job{.left = side<A>(), .right = side<B>(), .block = static_cast<unsigned>(block)};
+
+  static constexpr bool may(bool (*holds)(const gemm_job&)) { return holds(job); }
+};
+template <class T>
+inline constexpr bool shows_format = plain_operand<T> || static_block_length<T> != 0;
+template <class T>
+using viewed_type = std::remove_cvref_t<decltype(viewed(std::declval<const T&>()))>;
+
+/// The `Product` of two operands. Where another file has the kernels, those for every product.
+template <any_operand A, any_operand B>
+using product_types =
+    std::conditional_t<shows_format<viewed_type<A>> && shows_format<viewed_type<B>> && !kernels_are_external,
+                       product_of<viewed_type<A>, viewed_type<B>>, any_product>;
+
 inline gemm_side side_of_plain(const source& x, std::size_t padded_cols, const transform_spec& t) {
   return {
       .is_quantized = false, .rows = x.rows, .cols = x.cols, .padded_cols = padded_cols, .plain = x, .transform = t};
@@ -93,7 +117,7 @@ gemm_side side_of(const quantize_request<F, T, O>& r, int, workspace_cutter& mem
   side.codes = memory.take<std::uint8_t>(side.rows * side.padded_cols / 2);
   side.scales = memory.take<device_scale<Format>>(scale_count<Format>(side));
   if (Format::has_tensor_scale) side.tensor_scale = memory.take<float>(1);
-  if (needs_amax<F>(options<R, S>{r.options})) amax_bits = memory.take<std::uint32_t>(1);
+  if (needs_amax<F>(options<R, S, any_policy>{r.options})) amax_bits = memory.take<std::uint32_t>(1);
   return side;
 }
 
@@ -140,7 +164,7 @@ error queue_operand(const quantize_request<F, T, O>& r, const gemm_side& side, s
       side.rows,
       side.cols,
       side.transform};
-  return queue_quantization<F>(r.x, out, options<R, S>{r.options}, amax_bits, where);
+  return queue_quantization<F>(r.x, out, options<R, S, any_policy>{r.options}, amax_bits, where);
 }
 
 /// Checks that only a GPU needs: the memory of the tensor scale and of the report, and the size of what is quantized.
@@ -170,11 +194,10 @@ status multiply(const context& ctx, const A& a, const B& b, const sink& out, con
   if (out.rows == 0 || out.cols == 0) return {};
   device_facts device;
   if (const error e = facts(device); e != success) return status_of(operation, e);
-  gemm_call call = call_of(a, b, out, options, {});
-  const std::size_t own = kernel_bytes(call.job, device);
+  const gemm_call call = call_of(a, b, out, options, ctx.workspace);
+  const gemm_kernel* kernel = choose_kernel<product_types<A, B>>(call.job, device);
+  const std::size_t own = kernel_bytes(kernel, call.job, device);
   check_workspace(operation, ctx, call.operand_bytes + own);
-  if (call.operand_bytes != 0) call = call_of(a, b, out, options, ctx.workspace);
-  const gemm_kernel* kernel = choose_kernel(call.job, device);
   if (kernel == nullptr) return {not_supported, concat(operation, ": no kernel takes the product")};
   error e = queue_operand(a, call.job.left, call.left_amax, ctx.where);
   if (e == success) e = queue_operand(b, call.job.right, call.right_amax, ctx.where);
@@ -211,7 +234,8 @@ std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix
   device_facts device;
   if (facts(device) != success) return 0;
   const auto call = detail::call_of(detail::viewed(a), detail::viewed(b), detail::sink_of(c), options, {});
-  return call.operand_bytes + detail::kernel_bytes(call.job, device);
+  const gemm_kernel* kernel = detail::choose_kernel<detail::product_types<A, B>>(call.job, device);
+  return call.operand_bytes + detail::kernel_bytes(kernel, call.job, device);
 }
 
 /// The kernel that quantized_gemm with the same arguments would run on this device. Nothing is checked, read or queued.
@@ -221,7 +245,7 @@ explanation explain(const context&, const A& a, const B& b, const matrix_view<T>
   if (const error wrong = facts(device); wrong != success)
     return {"quantized_gemm", "", "", 0, 0, options.accumulate, error_text(wrong)};
   const auto call = detail::call_of(detail::viewed(a), detail::viewed(b), detail::sink_of(c), options, {});
-  return detail::explain_job("quantized_gemm", call.job, device);
+  return detail::explain_job<detail::product_types<A, B>>("quantized_gemm", call.job, device);
 }
 
 /// Is there a kernel for quantized_gemm with the same arguments on the current device? Checks nothing.

@@ -37,25 +37,32 @@ inline error run_alike(const gemm_kernel& kernel, std::span<const gemm_job> jobs
   return success;
 }
 
+/// The kernel of each job; null for those without elements, and where there is none.
+template <class Product = any_product>
+std::vector<const gemm_kernel*> choose_kernels(std::span<const gemm_job> jobs, const device_facts& device) {
+  std::vector<const gemm_kernel*> chosen;
+  for (const gemm_job& job : jobs) chosen.push_back(is_empty(job) ? nullptr : choose_kernel<Product>(job, device));
+  return chosen;
+}
+
 /// The products use the same workspace one after another.
-inline std::size_t group_bytes(std::span<const gemm_job> jobs, const device_facts& device) {
+inline std::size_t group_bytes(std::span<const gemm_job> jobs, std::span<const gemm_kernel* const> chosen,
+                               const device_facts& device) {
   std::size_t most = 0;
-  for (const gemm_job& job : jobs)
-    if (const std::size_t own = kernel_bytes(job, device); own > most) most = own;
+  for (std::size_t e = 0; e < jobs.size(); ++e)
+    if (const std::size_t own = kernel_bytes(chosen[e], jobs[e], device); own > most) most = own;
   return most;
 }
 
-inline status run_group(const char* operation, std::span<const gemm_job> jobs, const device_facts& device,
-                        std::span<std::byte> workspace, stream where) {
-  std::vector<const gemm_kernel*> chosen;
-  for (const gemm_job& job : jobs) {
-    const bool empty = job.out.rows == 0 || job.out.cols == 0;
-    chosen.push_back(empty ? nullptr : choose_kernel(job, device));
-    if (!empty && chosen.back() == nullptr)
-      return {not_supported, concat(operation, ": no kernel takes product ", chosen.size() - 1)};
-  }
+/// Queues jobs with the kernels that were chosen for them.
+template <class Product = any_product>
+status run_group(const char* operation, std::span<const gemm_job> jobs, std::span<const gemm_kernel* const> chosen,
+                 const device_facts& device, std::span<std::byte> workspace, stream where) {
+  for (std::size_t e = 0; e < jobs.size(); ++e)
+    if (!is_empty(jobs[e]) && chosen[e] == nullptr)
+      return {not_supported, concat(operation, ": no kernel takes product ", e)};
   std::vector<gemm_job> alike;
-  for (const gemm_kernel* kernel : gemm_kernels()) {
+  for (const gemm_kernel* kernel : gemm_kernels<Product>()) {
     alike.clear();
     for (std::size_t e = 0; e < jobs.size(); ++e)
       if (chosen[e] == kernel) alike.push_back(jobs[e]);
@@ -65,6 +72,11 @@ inline status run_group(const char* operation, std::span<const gemm_job> jobs, c
   }
   return {};
 }
+
+/// The `Product` of every product of a group.
+template <sequence As, sequence Bs>
+using group_types = product_types<std::remove_cvref_t<decltype(*std::declval<const As&>().data())>,
+                                  std::remove_cvref_t<decltype(*std::declval<const Bs&>().data())>>;
 
 template <sequence As, sequence Bs, sequence Cs>
 std::vector<gemm_job> group_of(const As& a, const Bs& b, const Cs& c, const gemm_options& options) {
@@ -140,8 +152,9 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
     if (const error e = facts(device); e != success) return detail::status_of(operation, e);
     device = detail::shared_among(device, a.size());
     const std::vector<gemm_job> jobs = detail::group_of(a, b, c, options);
-    detail::check_workspace(operation, ctx, detail::group_bytes(jobs, device));
-    return detail::run_group(operation, jobs, device, ctx.workspace, ctx.where);
+    const auto chosen = detail::choose_kernels<detail::group_types<As, Bs>>(jobs, device);
+    detail::check_workspace(operation, ctx, detail::group_bytes(jobs, chosen, device));
+    return detail::run_group<detail::group_types<As, Bs>>(operation, jobs, chosen, device, ctx.workspace, ctx.where);
   });
 }
 
@@ -154,7 +167,7 @@ std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& 
   if (a.size() != b.size() || a.size() != c.size() || facts(device) != success) return all;
   device = detail::shared_among(device, a.size());
   for (const gemm_job& job : detail::group_of(a, b, c, options))
-    all.push_back(detail::explain_job("quantized_gemm_grouped", job, device));
+    all.push_back(detail::explain_job<detail::group_types<As, Bs>>("quantized_gemm_grouped", job, device));
   return all;
 }
 
@@ -171,7 +184,9 @@ std::size_t workspace_bytes_grouped(const context&, const As& a, const Bs& b, co
                                     const gemm_options& options = {}) {
   device_facts device;
   if (a.size() != b.size() || a.size() != c.size() || facts(device) != success) return 0;
-  return detail::group_bytes(detail::group_of(a, b, c, options), detail::shared_among(device, a.size()));
+  device = detail::shared_among(device, a.size());
+  const std::vector<gemm_job> jobs = detail::group_of(a, b, c, options);
+  return detail::group_bytes(jobs, detail::choose_kernels<detail::group_types<As, Bs>>(jobs, device), device);
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

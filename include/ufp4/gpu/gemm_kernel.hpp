@@ -26,7 +26,7 @@ struct gemm_side {
   const format_spec* extended = nullptr;            ///< in host memory: a format that kernels for any format decode
 
   /// Are the values of the grid small integers times a power of two?
-  UFP4_HD bool exact() const { return is_quantized && grid.exact_products; }
+  UFP4_HD constexpr bool exact() const { return is_quantized && grid.exact_products; }
 };
 
 /// C = alpha * left * right^T + bias + beta * C: the parameter of a kernel.
@@ -71,7 +71,15 @@ struct gemm_kernel {
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
 
-/// The kernels for the GPUs that this program is compiled for, the fastest first. cuda.hpp and hip.hpp define it.
+/// The `Product` of a call whose types show nothing of the operands, so that every kernel is compiled.
+struct any_product {
+  /// Whether a product of these types may be one for which holds(job); see detail::product_of.
+  static constexpr bool may(bool (*)(const gemm_job&)) { return true; }
+};
+
+/// The kernels for the GPUs that this program is compiled for, the fastest first. cuda.hpp and hip.hpp define it. What
+/// the types of a product exclude is not compiled; the table names every kernel, and chooses the same.
+template <class Product = any_product>
 std::span<const gemm_kernel* const> gemm_kernels();
 
 /// Which kernel runs a product.
@@ -100,7 +108,7 @@ inline unsigned log2_of(unsigned power) { return static_cast<unsigned>(__builtin
 inline bool is_aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
 /// Does the grid have the values of E2M1, code by code?
-inline bool is_e2m1(const grid4& grid) {
+constexpr bool is_e2m1(const grid4& grid) {
   constexpr grid4 e2m1 = grid_of<fp4<E2M1>>();
   for (unsigned c = 0; c < 16; ++c)
     if (grid.value[c] != e2m1.value[c]) return false;
@@ -109,23 +117,34 @@ inline bool is_e2m1(const grid4& grid) {
 
 /// Do both operands have blocks and scales of that kind, and grids for which holds(grid)?
 template <class Holds>
-bool has_blocks(const gemm_job& job, unsigned block, scale_kind scale, const Holds& holds) {
+constexpr bool has_blocks(const gemm_job& job, unsigned block, scale_kind scale, const Holds& holds) {
   const auto fits = [&](const gemm_side& s) { return s.is_quantized && s.scale == scale && holds(s.grid); };
   return job.block == block && fits(job.left) && fits(job.right);
 }
 
+/// Is an operand not quantized?
+constexpr bool has_plain(const gemm_job& job) { return !job.left.is_quantized || !job.right.is_quantized; }
+/// Has an operand an extended format?
+constexpr bool has_extended(const gemm_job& job) {
+  return job.left.extended != nullptr || job.right.extended != nullptr;
+}
+template <unsigned block>
+constexpr bool has_length(const gemm_job& job) {
+  return job.block == block;
+}
+
 /// The amax of a grid's integers.
-inline int integer_amax(const grid4& grid) {
+constexpr int integer_amax(const grid4& grid) {
   int amax = 0;
   for (const int i : grid.integer) amax = amax < i ? i : amax < -i ? -i : amax;
   return amax;
 }
 /// The exponent of the product of the grids' units.
-inline int dot_exponent(const gemm_job& job) {
+constexpr int dot_exponent(const gemm_job& job) {
   return floor_log2(job.left.grid.unit) + floor_log2(job.right.grid.unit);
 }
 /// Is every block's dot product an integer below `most` (at most 2^24) times the units, and therefore a float?
-inline bool exact_dots_below(const gemm_job& job, std::int64_t most) {
+constexpr bool exact_dots_below(const gemm_job& job, std::int64_t most) {
   if (!job.left.exact() || !job.right.exact()) return false;
   const std::int64_t product = std::int64_t{integer_amax(job.left.grid)} * integer_amax(job.right.grid);
   const int exponent = dot_exponent(job);
@@ -140,18 +159,19 @@ inline constexpr bool takes_experimental = false;
 
 /// Whether a kernel takes a job on a device.
 inline bool takes(const gemm_kernel& kernel, const gemm_job& job, const device_facts& device) {
-  const bool extended = job.left.extended != nullptr || job.right.extended != nullptr;
-  return (!extended || kernel.any_format) && kernel.takes(job, device);
+  return (!has_extended(job) || kernel.any_format) && kernel.takes(job, device);
 }
 
 /// The first kernel of the table that takes a job; null if there is none.
-inline const gemm_kernel* choose_kernel(const gemm_job& job, const device_facts& device) {
-  for (const gemm_kernel* kernel : gemm_kernels())
+template <class Product = any_product>
+const gemm_kernel* choose_kernel(const gemm_job& job, const device_facts& device) {
+  for (const gemm_kernel* kernel : gemm_kernels<Product>())
     if ((takes_experimental || !kernel->experimental) && !UFP4_TUNE_LEAVES_OUT(kernel->name) &&
         takes(*kernel, job, device))
       return kernel;
   return nullptr;
 }
+UFP4_GPU_FUNCTION(const gemm_kernel* choose_kernel<any_product>(const gemm_job&, const device_facts&))
 
 /// The facts that a kernel runs with: products that are not in one launch run one by one, each on the whole device.
 inline device_facts facts_for(const gemm_kernel& kernel, device_facts device) {
@@ -169,12 +189,13 @@ inline std::string target_name(int architecture) {
 }
 
 /// Why kernels above the chosen one are not used, where the author of the program can change that.
-inline std::string why_not_better(const gemm_job& job, const device_facts& device, const gemm_kernel* chosen) {
+template <class Product = any_product>
+std::string why_not_better(const gemm_job& job, const device_facts& device, const gemm_kernel* chosen) {
   device_facts able = device, common = device;
   able.compiled = common.compiled = 0;
   able.specific = true, common.specific = false;
   std::string why;
-  for (const gemm_kernel* kernel : gemm_kernels()) {
+  for (const gemm_kernel* kernel : gemm_kernels<Product>()) {
     if (kernel == chosen) break;
     if (!takes(*kernel, job, able)) continue;
     if (!why.empty()) why += "; ";
@@ -186,11 +207,13 @@ inline std::string why_not_better(const gemm_job& job, const device_facts& devic
   }
   return why;
 }
+UFP4_GPU_FUNCTION(std::string why_not_better<any_product>(const gemm_job&, const device_facts&, const gemm_kernel*))
 
-inline explanation explain_job(const char* operation, const gemm_job& job, const device_facts& device) {
+template <class Product = any_product>
+explanation explain_job(const char* operation, const gemm_job& job, const device_facts& device) {
   explanation e{operation, "", "", 0, 0, job.mode, {}};
-  const gemm_kernel* kernel = choose_kernel(job, device);
-  e.note = why_not_better(job, device, kernel);
+  const gemm_kernel* kernel = choose_kernel<Product>(job, device);
+  e.note = why_not_better<Product>(job, device, kernel);
   if (kernel == nullptr) return e;
   e.kernel = kernel->name;
   e.instruction = kernel->instruction;
@@ -202,10 +225,12 @@ inline explanation explain_job(const char* operation, const gemm_job& job, const
   return e;
 }
 
-/// The workspace of the kernel that runs a job; 0 if there is nothing to compute.
-inline std::size_t kernel_bytes(const gemm_job& job, const device_facts& device) {
-  const gemm_kernel* kernel = job.out.rows == 0 || job.out.cols == 0 ? nullptr : choose_kernel(job, device);
-  return kernel == nullptr ? 0 : kernel->workspace(job, facts_for(*kernel, device));
+/// Is there nothing to compute?
+inline bool is_empty(const gemm_job& job) { return job.out.rows == 0 || job.out.cols == 0; }
+
+/// The workspace of the kernel that was chosen for a job; 0 if there is none, or nothing to compute.
+inline std::size_t kernel_bytes(const gemm_kernel* kernel, const gemm_job& job, const device_facts& device) {
+  return kernel == nullptr || is_empty(job) ? 0 : kernel->workspace(job, facts_for(*kernel, device));
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

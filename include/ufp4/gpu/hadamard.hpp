@@ -20,7 +20,7 @@ inline constexpr unsigned hadamard_threads = 256;
 
 /// Each thread transforms sixteen elements of a row. Threads outside the matrix take part in the shuffles and store
 /// nothing. x and out may be the same matrix: a thread reads only what it writes.
-UFP4_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
+UFP4_LAZY_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
   const std::size_t at = std::size_t{block_index().x} * hadamard_threads + thread_index().x;
   const thread::grid_place here = thread::split(at, job.across);
   float v[thread::run_of_thread];
@@ -29,13 +29,16 @@ UFP4_KERNEL(hadamard_threads) hadamard_rows(const hadamard_job job) {
   job.out.store(here.row, here.sixteen, v);
 }
 
-inline error queue_hadamard(const source& x, const sink& out, const transform_spec& t, bool inverse,
-                            std::size_t padded_cols, stream where) {
+template <class Use = void>
+error queue_hadamard(const source& x, const sink& out, const transform_spec& t, bool inverse, std::size_t padded_cols,
+                     stream where) {
   const std::size_t across = (padded_cols + 15) / 16;
   const hadamard_job job{thread::reader_of(x), thread::writer_of(out), t, inverse,
                          static_cast<std::uint32_t>(across == 0 ? 1 : across)};
-  return launch_each(listed<&hadamard_rows>, x.rows * across, hadamard_threads, 0, where, job);
+  return launch_each(listed<&hadamard_rows<Use>>, x.rows * across, hadamard_threads, 0, where, job);
 }
+UFP4_GPU_FUNCTION(error queue_hadamard<void>(const source&, const sink&, const transform_spec&, bool, std::size_t,
+                                             stream))
 
 template <matrix_scalar X, matrix_scalar Y>
 status transform_rows(const char* operation, const context& ctx, const transform_spec& t, bool inverse,

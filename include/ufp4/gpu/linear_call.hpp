@@ -39,9 +39,10 @@ struct layer_call {
   layer_side left, right;
   ufp4::detail::buffer<sink> out;
   write_mode mode = write_mode::overwrite;
-  device_facts device{};          ///< for one product: its share, if many are multiplied together
-  std::size_t together = 1;       ///< experts whose operands are in the workspace at the same time
-  std::size_t operand_bytes = 0;  ///< of the workspace; that of the GEMM follows
+  device_facts device{};                      ///< for one product: its share, if many are multiplied together
+  std::size_t together = 1;                   ///< experts whose operands are in the workspace at the same time
+  std::size_t operand_bytes = 0;              ///< of the workspace; that of the GEMM follows
+  std::vector<const gemm_kernel*> kernels{};  ///< of each product; null: none, or the product is skipped
 
   bool skips(std::size_t e) const {
     return out[e].rows == 0 || out[e].cols == 0 ||
@@ -55,23 +56,31 @@ struct layer_call {
             .beta = mode == write_mode::add ? 1.0f : 0.0f,
             .mode = left.now->recipe().accumulate};
   }
-  /// Is there a product whose kernel, with a share of the device, multiplies many in a launch?
-  bool multiplies_many(const device_facts& share) const {
-    for (std::size_t e = 0; out.size() > 1 && e < out.size(); ++e)
-      if (!skips(e))
-        if (const gemm_kernel* kernel = choose_kernel(job(e), share); kernel != nullptr && kernel->run_group != nullptr)
-          return true;
-    return false;
-  }
 };
 
+/// Chooses the kernel of every product for a device, or its share; returns whether one multiplies many in a launch.
+template <class = void>
+bool choose_kernels(layer_call& call, const device_facts& device) {
+  call.kernels.clear();
+  bool many = false;
+  for (std::size_t e = 0; e < call.out.size(); ++e) {
+    const gemm_kernel* kernel = call.skips(e) ? nullptr : choose_kernel(call.job(e), device);
+    call.kernels.push_back(kernel);
+    many = many || (kernel != nullptr && kernel->run_group != nullptr);
+  }
+  return many;
+}
+
 /// Determines how a call runs on the current device, and assigns its memory.
-inline error prepare_layer(layer_call& call, std::span<std::byte> workspace) {
+template <class = void>
+error prepare_layer(layer_call& call, std::span<std::byte> workspace) {
   if (const error e = facts(call.device); e != success) return e;
   const device_facts share = shared_among(call.device, call.out.size());
-  if (call.multiplies_many(share)) {
+  if (call.out.size() > 1 && choose_kernels(call, share)) {
     call.device = share;
     call.together = most_together;
+  } else {
+    choose_kernels(call, call.device);
   }
   workspace_cutter memory(workspace);
   cut_side(call.left, call.together, false, memory);
@@ -84,11 +93,12 @@ inline error prepare_layer(layer_call& call, std::span<std::byte> workspace) {
 inline std::size_t layer_bytes(const layer_call& call) {
   std::size_t most = 0;
   for (std::size_t e = 0; e < call.out.size(); ++e)
-    if (const std::size_t own = call.skips(e) ? 0 : kernel_bytes(call.job(e), call.device); own > most) most = own;
+    if (const std::size_t own = kernel_bytes(call.kernels[e], call.job(e), call.device); own > most) most = own;
   return call.operand_bytes + most;
 }
 /// The same for a call that is not prepared, for either mode of writing the output.
-inline std::size_t most_layer_bytes(const layer_call& call) {
+template <class = void>
+std::size_t most_layer_bytes(const layer_call& call) {
   std::size_t most = 0;
   for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
     layer_call here = call;
@@ -100,21 +110,25 @@ inline std::size_t most_layer_bytes(const layer_call& call) {
 }
 
 /// Queues the experts whose operands are in the workspace at the same time.
-inline status run_together(const char* operation, const context& ctx, const layer_call& call, std::size_t first) {
+template <class = void>
+status run_together(const char* operation, const context& ctx, const layer_call& call, std::size_t first) {
   const std::size_t own = call.operand_bytes;  // the workspace of the GEMM follows
   std::vector<gemm_job> jobs;
+  std::vector<const gemm_kernel*> chosen;
   for (std::size_t part = first; part < call.out.size() && part < first + call.together; ++part) {
     if (call.skips(part)) continue;
     for (const layer_side* side : {&call.left, &call.right})
       if (const error e = quantize_part(*side, part, ctx.where); e != success) return status_of(operation, e);
     jobs.push_back(call.job(part));
+    chosen.push_back(call.kernels[part]);
   }
   const auto rest = ctx.workspace.size() > own ? ctx.workspace.subspan(own) : std::span<std::byte>{};
-  return run_group(operation, jobs, call.device, rest, ctx.where);
+  return run_group(operation, jobs, chosen, call.device, rest, ctx.where);
 }
 
 /// Checks the sizes and the workspace, and queues a call.
-inline status queue_layer(const char* operation, const context& ctx, layer_call call) {
+template <class = void>
+status queue_layer(const char* operation, const context& ctx, layer_call call) {
   for (const layer_side* side : {&call.left, &call.right}) check_places(operation, *side, false);
   if (const error e = prepare_layer(call, ctx.workspace); e != success) return status_of(operation, e);
   check_workspace(operation, ctx, layer_bytes(call));
@@ -131,7 +145,8 @@ inline const char* quantizer_of(const layer_side& side) {
   return "";
 }
 
-inline linear_explanation explain_layer(const char* operation, layer_call call) {
+template <class = void>
+linear_explanation explain_layer(const char* operation, layer_call call) {
   linear_explanation all{operation, quantizer_of(call.left), quantizer_of(call.right), {}};
   if (prepare_layer(call, {}) != success) return all;
   for (std::size_t e = 0; e < call.out.size(); ++e)
@@ -176,7 +191,8 @@ inline layer_side saved_operand(const bound_recipe& now, const shape& s, const s
 }
 
 /// Queues a saved X^T. An unquantized part is copied as bf16 by the Hadamard kernel.
-inline status save(const char* operation, const layer_side& side, saved_activation& saved, stream where) {
+template <class = void>
+status save(const char* operation, const layer_side& side, saved_activation& saved, stream where) {
   if (const error e = measure(side, where); e != success) return status_of(operation, e);
   saved.raw().clear();
   for (std::size_t part = 0; part < side.parts.size(); ++part) {
@@ -229,8 +245,9 @@ layer_call backward_weight_of(const bound_recipe& now, const any_source& dy, con
   return {{&now, 4, transposed(by_tokens<source>(s, dy))}, saved_operand(now, s, x), by_weights<sink>(s, dw), mode};
 }
 
-inline status forward(const char* operation, const context& ctx, const bound_recipe& now, const any_source& x,
-                      expert_offsets offsets, const any_source& w, const any_sink& y, saved_activation* saved) {
+template <class = void>
+status forward(const char* operation, const context& ctx, const bound_recipe& now, const any_source& x,
+               expert_offsets offsets, const any_source& w, const any_sink& y, saved_activation* saved) {
   return checked([&]() -> status {
     const shape s = recipe::detail::check_forward(operation, now, x, offsets, w, y, saved != nullptr);
     const layer_call call = forward_of(now, x, w, y, offsets);
@@ -244,8 +261,9 @@ inline status forward(const char* operation, const context& ctx, const bound_rec
     return save(operation, side, *saved, ctx.where);
   });
 }
-inline status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const any_source& dy,
-                             expert_offsets offsets, const any_source& w, const any_sink& dx, write_mode mode) {
+template <class = void>
+status backward_input(const char* operation, const context& ctx, const bound_recipe& now, const any_source& dy,
+                      expert_offsets offsets, const any_source& w, const any_sink& dx, write_mode mode) {
   return checked([&] {
     recipe::detail::check_backward_input(operation, now, dy, offsets, w, dx);
     return queue_layer(operation, ctx, backward_input_of(now, dy, w, dx, offsets, mode));

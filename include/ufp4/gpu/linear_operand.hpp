@@ -119,7 +119,8 @@ inline void check_places(const char* operation, const layer_side& side, bool kee
 }
 
 /// Queues the amax over all parts, which the quantization of each part needs.
-inline error measure(const layer_side& side, stream where) {
+template <class = void>
+error measure(const layer_side& side, stream where) {
   if (!side.two_level()) return success;
   if (const error e = set_zero(side.global_amax_bits, sizeof(std::uint32_t), where); e != success) return e;
   for (std::size_t part = 0; part < side.parts.size(); ++part) {
@@ -143,7 +144,8 @@ inline quantize_task task_of_part(const layer_side& side, std::size_t e) {
   task.global_amax_bits = side.global_amax_bits;
   return task;
 }
-inline error quantize_part(const layer_side& side, std::size_t e, stream where) {
+template <class = void>
+error quantize_part(const layer_side& side, std::size_t e, stream where) {
   return side.quantizes() ? queue_quantize(task_of_part(side, e), where) : success;
 }
 

@@ -17,6 +17,13 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
+/// Whether another file of the program, compiled with UFP4_COMPILE_GPU_KERNELS, has the kernels of this one's operations.
+#if defined(UFP4_EXTERNAL_GPU_KERNELS)
+constexpr bool kernels_are_external = true;
+#else
+constexpr bool kernels_are_external = false;
+#endif
+
 /// A list of kernels. Constant-initialised, because objects of static storage duration enter it.
 class kernel_list {
  public:

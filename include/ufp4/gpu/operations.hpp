@@ -1,5 +1,8 @@
-// ufp4 - every operation on a GPU, for any vendor: included by cuda.hpp and hip.hpp.
+// ufp4 - every operation on a GPU, for any vendor: included by cuda.hpp and hip.hpp, which define gemm_kernels() before.
 // SPDX-License-Identifier: Apache-2.0
+//
+// An operation that is called instantiates its kernels, those that the types of its arguments do not exclude. Programs
+// that call many compile all of them once (docs/gpu.md, "Faster builds").
 #pragma once
 
 #include <ufp4/device.hpp>

@@ -87,6 +87,25 @@ bool reads_once(const quantize_task& down, const quantize_task& across) {
   return !has_own_coder<Rows, R> && !has_own_coder<Cols, C> && takes_both(down, across);
 }
 
+/// The kernels that quantize<F> may need with options of this type.
+template <quantizer_target F, class O>
+constexpr unsigned parts_of() {
+  constexpr format_spec f = spec_of<format_of<F>>;
+  constexpr bool square = f.block.rows == 16 && f.block.cols == 16, extended = needs_portable(f);
+  constexpr bool lanes = !has_own_coder<F, O> && !extended && (square || (f.block.rows == 1 && f.block.cols >= 16));
+  constexpr bool plan = lanes && thread::plan_of(f.grid).kind != thread::rounding_plan::grid::levels;
+  constexpr policy_kinds asked = O::kinds;
+  if (kernels_are_external) return parts::all;
+  return (extended                                              ? parts::extended
+          : !lanes || asked.rule || (square && asked.transform) ? parts::blocks
+                                                                : 0) |
+         (!plan                  ? 0
+          : f.has_tensor_scale() ? parts::tensor_scaled
+                                 : parts::planned) |
+         (lanes && (!plan || asked.rounding) ? parts::levels : 0) | (asked.transform ? parts::transforms : 0) |
+         (plan && (asked.transform || f.block.cols > 64) ? parts::long_runs : 0);
+}
+
 template <quantizer_target F, class O>
 error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stream where) {
   if constexpr (compat::preset<F>)
@@ -102,22 +121,26 @@ error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stre
                             task.job.format, all.host.rule, {}, all.host.rounding},
                         where);
   else
-    return queue_quantize(task, where);
+    return queue_quantize<parts_of<F, O>()>(task, where);
 }
 
 template <quantizer_target F, class O>
 error queue_tensor_amax(const quantize_task& task, const O& all, std::uint32_t* amax_bits, stream where) {
-  if (!needs_amax<F>(all)) return success;
-  const error e = set_zero(amax_bits, sizeof *amax_bits, where);
-  return e == success ? queue_amax(task.job, amax_bits, where) : e;
+  if constexpr (format_of<F>::has_tensor_scale) {
+    const error e = needs_amax<F>(all) ? set_zero(amax_bits, sizeof *amax_bits, where) : success;
+    if (e != success || !needs_amax<F>(all)) return e;
+    return queue_amax<parts_of<F, O>()>(task.job, amax_bits, where);
+  }
+  return success;
 }
 
 /// The amax of both outputs in one pass over x, where one kernel quantizes them and both are to be computed.
-inline error queue_both_amax(const quantize_task& down, std::uint32_t* row_amax, const quantize_task& across,
-                             std::uint32_t* col_amax, stream where) {
+template <unsigned of>
+error queue_both_amax(const quantize_task& down, std::uint32_t* row_amax, const quantize_task& across,
+                      std::uint32_t* col_amax, stream where) {
   error e = set_zero(row_amax, sizeof *row_amax, where);
   if (e == success) e = set_zero(col_amax, sizeof *col_amax, where);
-  return e == success ? queue_amax_both(down.job, row_amax, across.job, col_amax, where) : e;
+  return e == success ? queue_amax_both<of>(down.job, row_amax, across.job, col_amax, where) : e;
 }
 
 /// Queues a whole quantization.
@@ -215,15 +238,16 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
     const auto down = detail::task_of<Rows>(x, rows, for_rows.options, row_amax);
     const auto across = detail::task_of<Cols>(transpose(x), cols, for_cols.options, col_amax);
     const bool once = detail::reads_once<Rows, Cols, R, C>(down, across);
+    constexpr unsigned parts = detail::parts_of<Rows, R>() | detail::parts_of<Cols, C>();
     error e = success;
     if (once && detail::needs_amax<Rows>(for_rows.options) && detail::needs_amax<Cols>(for_cols.options)) {
-      e = detail::queue_both_amax(down, row_amax, across, col_amax, ctx.where);
+      e = detail::queue_both_amax<parts>(down, row_amax, across, col_amax, ctx.where);
     } else {
       e = detail::queue_tensor_amax<Rows>(down, for_rows.options, row_amax, ctx.where);
       if (e == success) e = detail::queue_tensor_amax<Cols>(across, for_cols.options, col_amax, ctx.where);
     }
     if (e != success) return detail::status_of(operation, e);
-    if (once) return detail::status_of(operation, detail::queue_both(down, across, ctx.where));
+    if (once) return detail::status_of(operation, detail::queue_both<parts>(down, across, ctx.where));
     e = detail::queue_codes<Rows>(down, for_rows.options, ctx.where);
     return detail::status_of(operation,
                              e == success ? detail::queue_codes<Cols>(across, for_cols.options, ctx.where) : e);

@@ -14,7 +14,11 @@
 // Kernels use these names and no others of the vendor:
 //
 // | UFP4_DEVICE, UFP4_KERNEL(threads)      | a device function; a kernel with at most that many threads in a block,   |
-// |                                        | in cuda/ also with the blocks that registers must suffice for            |
+// |                                        | in cuda/ also with the blocks that registers must suffice for; after     |
+// |                                        | template <...>, because nvcc compiles every kernel that is no template   |
+// | UFP4_LAZY_KERNEL(threads)              | the same without template arguments of its own: named k<Use> by function |
+// |                                        | templates, with a parameter `class Use = void` (clang instantiates k<>   |
+// |                                        | where a template that names it is defined)                               |
 // | UFP4_DEVICE_CALL                       | a device function that is called, where inlining would cost registers    |
 // | UFP4_PARAMETER                         | qualifies a kernel's parameter whose address such a function receives    |
 // | UFP4_UNROLL                            | before a loop: unrolls it completely, so that arrays stay in registers   |
@@ -54,6 +58,16 @@
 #endif
 #else
 #define UFP4_HD
+#endif
+
+// UFP4_GPU_FUNCTION(function) stands after the definition of a function template through which operations reach their
+// kernels: a file with UFP4_COMPILE_GPU_KERNELS contains it, for files with UFP4_EXTERNAL_GPU_KERNELS (docs/gpu.md).
+#if defined(UFP4_COMPILE_GPU_KERNELS)
+#define UFP4_GPU_FUNCTION(...) template __VA_ARGS__;
+#elif defined(UFP4_EXTERNAL_GPU_KERNELS)
+#define UFP4_GPU_FUNCTION(...) extern template __VA_ARGS__;
+#else
+#define UFP4_GPU_FUNCTION(...)
 #endif
 
 #if defined(UFP4_GPU)
@@ -196,7 +210,8 @@ template <int = 0>
 __global__ void __launch_bounds__(probe_threads) compiled_probe() {}
 
 /// The facts of the current device. Cached per thread; lock-free. The first use may load code onto the device.
-inline error facts(device_facts& out) {
+template <class = void>
+error facts(device_facts& out) {
   thread_local int known = -1;
   thread_local device_facts last;
   int device = 0;
@@ -213,11 +228,15 @@ inline error facts(device_facts& out) {
   out = last;
   return success;
 }
+UFP4_GPU_FUNCTION(error facts<void>(device_facts&))  // of the code that is launched
 
 #endif  // UFP4_RUNTIME
 
 }  // namespace ufp4::gpu::inline UFP4_GPU
 #endif
+#define UFP4_LAZY_KERNEL(...) \
+  template <class = void>     \
+  UFP4_KERNEL(__VA_ARGS__)
 #if !defined(UFP4_DEVICE_CALL)
 #define UFP4_DEVICE_CALL UFP4_DEVICE
 #define UFP4_PARAMETER const

@@ -34,7 +34,7 @@ struct matrix_bf16_job : product_group {
 static_assert(sizeof(matrix_bf16_job) <= 4096);
 
 /// Is the value of code c + 8 minus that of code c, for zeros too, and is 0 the value of codes 0 and 8 alone?
-inline bool is_mirrored(const grid4& grid) {
+constexpr bool is_mirrored(const grid4& grid) {
   bool mirrored = grid.value[0] == 0;
   for (unsigned c = 0; c < 8; ++c)
     mirrored =
@@ -162,36 +162,48 @@ bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
 }
 
 /// Are the products of a side looked up as in folded_block<true>, without rounding?
-inline bool is_plain(const gemm_side& side) { return is_mirrored(side.grid) && products_fit(side); }
+constexpr bool is_plain(const gemm_side& side) { return is_mirrored(side.grid) && products_fit(side); }
+
+constexpr bool are_plain(const gemm_job& job) { return is_plain(job.left) && is_plain(job.right); }
 
 template <class Op, bool plain>
-auto matrix_bf16_of(bool large) {
-  return large ? listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>, plain>>>
-               : listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>, plain>>>;
-}
-
-template <class Op>
-error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
+error run_matrix_bf16_as(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
     return matrix_bf16_job{{}, {folding_of(job.left), folding_of(job.right)}};
   };
-  const bool plain = !jobs.empty() && is_plain(jobs.front().left) && is_plain(jobs.front().right);
-  const auto kernel = [plain](bool large, const matrix_bf16_job&) {
-    return plain ? matrix_bf16_of<Op, true>(large) : matrix_bf16_of<Op, false>(large);
+  const auto kernel = [](bool large, const matrix_bf16_job&) {
+    return large ? listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>, plain>>>
+                 : listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>, plain>>>;
   };
   // no scales beside the operands: two thread blocks fit in 64 KiB
   return run_matrix_tiles(jobs, tile_side(jobs, device), 2 * matrix_tile<Op, 128>::operand_bytes, where, make_job,
                           kernel);
 }
 
-template <class Op>
-constexpr gemm_kernel matrix_bf16_kernel(const char* name) {
-  return matrix_kernel<&run_matrix_bf16<Op>>(name, Op::bf16_name, &matrix_bf16_takes<Op>);
+template <class Op, class Product>
+error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
+  if (jobs.empty()) return success;
+  if constexpr (Product::may(&may_fold)) {
+    if constexpr (Product::may(&are_plain))
+      if (are_plain(jobs.front())) return run_matrix_bf16_as<Op, true>(jobs, device, where);
+    if constexpr (Product::may([](const gemm_job& p) { return !are_plain(p); }))
+      return run_matrix_bf16_as<Op, false>(jobs, device, where);
+  }
+  return not_supported;
 }
 
-inline constexpr gemm_kernel gemm_bf16_gfx90a = matrix_bf16_kernel<mma::mfma_gfx90a>("gemm_bf16_gfx90a");
-inline constexpr gemm_kernel gemm_bf16_gfx950 = matrix_bf16_kernel<mma::mfma_gfx950>("gemm_bf16_gfx950");
-inline constexpr gemm_kernel gemm_bf16_gfx11 = matrix_bf16_kernel<mma::wmma_gfx11>("gemm_bf16_gfx11");
-inline constexpr gemm_kernel gemm_bf16_gfx12 = matrix_bf16_kernel<mma::wmma_gfx12>("gemm_bf16_gfx12");
+template <class Op, class Product>
+constexpr gemm_kernel matrix_bf16_kernel(const char* name) {
+  return matrix_kernel<&run_matrix_bf16<Op, Product>>(name, Op::bf16_name, &matrix_bf16_takes<Op>);
+}
+
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_bf16_gfx90a = matrix_bf16_kernel<mma::mfma_gfx90a, Product>("gemm_bf16_gfx90a");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_bf16_gfx950 = matrix_bf16_kernel<mma::mfma_gfx950, Product>("gemm_bf16_gfx950");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_bf16_gfx11 = matrix_bf16_kernel<mma::wmma_gfx11, Product>("gemm_bf16_gfx11");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_bf16_gfx12 = matrix_bf16_kernel<mma::wmma_gfx12, Product>("gemm_bf16_gfx12");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

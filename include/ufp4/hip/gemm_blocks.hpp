@@ -123,25 +123,26 @@ struct matrix_blocks_worker {
 };
 
 /// Whether every value is a normal fp16 number or 0; CDNA 2 flushes subnormal operands to zero.
-inline bool is_normal_f16(const grid4& grid) {
+constexpr bool is_normal_f16(const grid4& grid) {
   for (const float v : grid.value)
     if (v != 0.0f && magnitude(v) < 0x1p-14f) return false;
   return thread::fits_f16(grid);
 }
 
+constexpr bool has_f16_dots(const gemm_job& job) {
+  return exact_dots_below(job, 1 << 24) && is_normal_f16(job.left.grid) && is_normal_f16(job.right.grid);
+}
 template <class Op>
 bool matrix_blocks_take(const gemm_job& job, const device_facts& device) {
-  return matrix_cores_take<Op>(job, device) && job.mode != accumulate::folded_bf16 && exact_dots_below(job, 1 << 24) &&
-         is_normal_f16(job.left.grid) && is_normal_f16(job.right.grid);
+  return matrix_cores_take<Op>(job, device) && job.mode != accumulate::folded_bf16 && has_f16_dots(job);
 }
 
-template <class Op, unsigned side>
-auto matrix_blocks_of(const matrix_blocks_job& job) {
-  using tile = matrix_tile<Op, side>;
-  using longer = matrix_tile<Op, Op::wave == 32 ? 64 : side>;
-  return job.block == 16   ? listed<&gemm_matrix<matrix_blocks_worker<tile, 16>>>
-         : job.block == 32 ? listed<&gemm_matrix<matrix_blocks_worker<longer, 32>>>
-                           : listed<&gemm_matrix<matrix_blocks_worker<longer, 64>>>;
+/// The kernel for blocks of 16, of 32, or (64) of any greater length.
+template <class Op, unsigned block>
+auto matrix_blocks_of(bool large) {
+  constexpr unsigned side = block > 16 && Op::wave == 32 ? 64 : 128;
+  return large ? listed<&gemm_matrix<matrix_blocks_worker<matrix_tile<Op, side>, block>>>
+               : listed<&gemm_matrix<matrix_blocks_worker<matrix_tile<Op, 64>, block>>>;
 }
 
 /// The side of the tiles of jobs. A wave of 32 has too few registers for the sums of longer blocks in a large tile.
@@ -150,29 +151,43 @@ unsigned matrix_blocks_side(std::span<const gemm_job> jobs, const device_facts& 
   return tile_side(jobs, device, Op::wave == 32 && !jobs.empty() && jobs.front().block > 16);
 }
 
-template <class Op>
-error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
+template <class Op, unsigned block>
+error run_matrix_blocks_of(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
     return matrix_blocks_job{{}, {thread::f16_table_of(job.left.grid), thread::f16_table_of(job.right.grid)}};
   };
-  const auto kernel = [](bool large, const matrix_blocks_job& job) {
-    return large ? matrix_blocks_of<Op, 128>(job) : matrix_blocks_of<Op, 64>(job);
-  };
+  const auto kernel = [](bool large, const matrix_blocks_job&) { return matrix_blocks_of<Op, block>(large); };
   return run_matrix_tiles(jobs, matrix_blocks_side<Op>(jobs, device), matrix_tile<Op, 128>::shared_bytes, where,
                           make_job, kernel);
 }
 
-template <class Op>
+template <class Op, class Product>
+error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
+  if (jobs.empty()) return success;
+  const unsigned block = jobs.front().block;
+  if constexpr (Product::may([](const gemm_job& p) { return has_length<16>(p) && has_f16_dots(p); }))
+    if (block == 16) return run_matrix_blocks_of<Op, 16>(jobs, device, where);
+  if constexpr (Product::may([](const gemm_job& p) { return has_length<32>(p) && has_f16_dots(p); }))
+    if (block == 32) return run_matrix_blocks_of<Op, 32>(jobs, device, where);
+  if constexpr (Product::may([](const gemm_job& p) { return p.block > 32 && has_f16_dots(p); }))
+    return run_matrix_blocks_of<Op, 64>(jobs, device, where);
+  return not_supported;
+}
+
+template <class Op, class Product>
 constexpr gemm_kernel matrix_blocks_kernel(const char* name) {
   const auto side = [](const gemm_job& job, const device_facts& device) {
     return matrix_blocks_side<Op>({&job, 1}, device);
   };
-  return matrix_kernel<&run_matrix_blocks<Op>, accumulate::exact_blocks>(name, Op::f16_name, &matrix_blocks_take<Op>,
-                                                                         side);
+  return matrix_kernel<&run_matrix_blocks<Op, Product>, accumulate::exact_blocks>(name, Op::f16_name,
+                                                                                  &matrix_blocks_take<Op>, side);
 }
 
-inline constexpr gemm_kernel gemm_blocks_gfx90a = matrix_blocks_kernel<mma::mfma_gfx90a>("gemm_blocks_gfx90a");
-inline constexpr gemm_kernel gemm_blocks_gfx11 = matrix_blocks_kernel<mma::wmma_gfx11>("gemm_blocks_gfx11");
-inline constexpr gemm_kernel gemm_blocks_gfx12 = matrix_blocks_kernel<mma::wmma_gfx12>("gemm_blocks_gfx12");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_blocks_gfx90a = matrix_blocks_kernel<mma::mfma_gfx90a, Product>("gemm_blocks_gfx90a");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_blocks_gfx11 = matrix_blocks_kernel<mma::wmma_gfx11, Product>("gemm_blocks_gfx11");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_blocks_gfx12 = matrix_blocks_kernel<mma::wmma_gfx12, Product>("gemm_blocks_gfx12");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -147,7 +147,7 @@ struct iu4_worker {
 };
 
 /// Whether codes are the grid's integers: in two's complement, or as a sign and a magnitude.
-inline bool codes_are_integers(const grid4& grid, bool twos_complement) {
+constexpr bool codes_are_integers(const grid4& grid, bool twos_complement) {
   for (int c = 0; c < 16; ++c)
     if (grid.integer[c] != (c < 8 ? c : twos_complement ? c - 16 : 8 - c)) return false;
   return true;
@@ -155,39 +155,48 @@ inline bool codes_are_integers(const grid4& grid, bool twos_complement) {
 
 /// Blocks must be as long as a whole number of instructions.
 template <class Op>
-bool iu4_takes(const gemm_job& job, const device_facts& device) {
+constexpr bool fits_iu4(const gemm_job& job) {
   const auto fits = [](const grid4& grid) { return codes_are_integers(grid, true) || codes_are_integers(grid, false); };
-  return matrix_cores_take<Op>(job, device) && job.mode != accumulate::folded_bf16 && exact_dots_below(job, 1 << 22) &&
-         fits(job.left.grid) && fits(job.right.grid) && job.block % Op::depth == 0;
+  return exact_dots_below(job, 1 << 22) && fits(job.left.grid) && fits(job.right.grid) && job.block % Op::depth == 0;
+}
+template <class Op>
+bool iu4_takes(const gemm_job& job, const device_facts& device) {
+  return matrix_cores_take<Op>(job, device) && job.mode != accumulate::folded_bf16 && fits_iu4<Op>(job);
 }
 
-template <class Op>
+template <class Op, class Product>
 error run_iu4(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
     const auto signs = [](const grid4& grid) { return codes_are_integers(grid, true) ? 0u : 0x88888888u; };
     const float unit = job.left.grid.unit * job.right.grid.unit;
     return iu4_job{{}, {signs(job.left.grid), signs(job.right.grid)}, unit, -0x1.8p23f * unit};
   };
-  const auto kernel = [](bool large, const iu4_job& job) {
-    using large_tile = matrix_tile<Op, 128>;
-    using small_tile = matrix_tile<Op, 64>;
-    if (job.block == Op::depth)
-      return large ? listed<&gemm_matrix<iu4_worker<large_tile, true>>>
-                   : listed<&gemm_matrix<iu4_worker<small_tile, true>>>;
-    return large ? listed<&gemm_matrix<iu4_worker<large_tile, false>>>
-                 : listed<&gemm_matrix<iu4_worker<small_tile, false>>>;
-  };
-  return run_matrix_tiles(jobs, tile_side(jobs, device), matrix_tile<Op, 128>::shared_bytes, where, make_job, kernel);
+  if constexpr (Product::may(&fits_iu4<Op>)) {
+    const auto kernel = [](bool large, const iu4_job& job) {
+      using large_tile = matrix_tile<Op, 128>;
+      using small_tile = matrix_tile<Op, 64>;
+      if (job.block == Op::depth)
+        return large ? listed<&gemm_matrix<iu4_worker<large_tile, true>>>
+                     : listed<&gemm_matrix<iu4_worker<small_tile, true>>>;
+      return large ? listed<&gemm_matrix<iu4_worker<large_tile, false>>>
+                   : listed<&gemm_matrix<iu4_worker<small_tile, false>>>;
+    };
+    return run_matrix_tiles(jobs, tile_side(jobs, device), matrix_tile<Op, 128>::shared_bytes, where, make_job, kernel);
+  }
+  return not_supported;
 }
 
-template <class Op>
+template <class Op, class Product>
 constexpr gemm_kernel iu4_kernel(const char* name) {
-  return matrix_kernel<&run_iu4<Op>, accumulate::exact_blocks>(name, Op::instruction, &iu4_takes<Op>);
+  return matrix_kernel<&run_iu4<Op, Product>, accumulate::exact_blocks>(name, Op::instruction, &iu4_takes<Op>);
 }
 
-inline constexpr gemm_kernel gemm_iu4_gfx11 = iu4_kernel<mma::wmma_iu4_gfx11>("gemm_iu4_gfx11");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_iu4_gfx11 = iu4_kernel<mma::wmma_iu4_gfx11, Product>("gemm_iu4_gfx11");
 /// Blocks of 32 and longer; and those of 16.
-inline constexpr gemm_kernel gemm_iu4_gfx12 = iu4_kernel<mma::wmma_iu4_gfx12<32>>("gemm_iu4_gfx12");
-inline constexpr gemm_kernel gemm_iu4_k16_gfx12 = iu4_kernel<mma::wmma_iu4_gfx12<16>>("gemm_iu4_k16_gfx12");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_iu4_gfx12 = iu4_kernel<mma::wmma_iu4_gfx12<32>, Product>("gemm_iu4_gfx12");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_iu4_k16_gfx12 = iu4_kernel<mma::wmma_iu4_gfx12<16>, Product>("gemm_iu4_k16_gfx12");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

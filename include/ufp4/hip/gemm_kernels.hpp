@@ -10,12 +10,15 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
+template <class Product = any_product>
 inline constexpr const gemm_kernel* hip_gemm_kernels[] = {
-    &kernels::gemm_mxfp4_gfx950,  &kernels::gemm_mx_containers_gfx950, &kernels::gemm_bf16_gfx950,
-    &kernels::gemm_bf16_gfx90a,   &kernels::gemm_bf16_gfx11,           &kernels::gemm_bf16_gfx12,
-    &kernels::gemm_iu4_gfx12,     &kernels::gemm_iu4_k16_gfx12,        &kernels::gemm_iu4_gfx11,
-    &kernels::gemm_blocks_gfx90a, &kernels::gemm_blocks_gfx11,         &kernels::gemm_blocks_gfx12,
-    &kernels::gemm_simt,
+    &kernels::gemm_mxfp4_gfx950<Product>, &kernels::gemm_mx_containers_gfx950<Product>,
+    &kernels::gemm_bf16_gfx950<Product>,  &kernels::gemm_bf16_gfx90a<Product>,
+    &kernels::gemm_bf16_gfx11<Product>,   &kernels::gemm_bf16_gfx12<Product>,
+    &kernels::gemm_iu4_gfx12<Product>,    &kernels::gemm_iu4_k16_gfx12<Product>,
+    &kernels::gemm_iu4_gfx11<Product>,    &kernels::gemm_blocks_gfx90a<Product>,
+    &kernels::gemm_blocks_gfx11<Product>, &kernels::gemm_blocks_gfx12<Product>,
+    &kernels::gemm_simt<Product>,
 };
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

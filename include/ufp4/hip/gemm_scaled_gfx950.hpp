@@ -249,31 +249,40 @@ scaled_tiles(const scaled_job job) {
 }
 
 template <class Lines>
-bool scaled_takes(const gemm_job& job, const device_facts& device) {
+constexpr bool has_scaled_blocks(const gemm_job& job) {
   using op = typename Lines::op;
   const auto holds = [](const grid4& grid) {
     return grid.exact_products && (op::words_a == 4 ? is_e2m1(grid) : thread::fits_containers(grid));
   };
-  return has_instructions<op>(device) && job.mode == accumulate::fast &&
-         has_blocks(job, op::block, scale_kind::e8m0, holds) && counts_in_32_bits(job) &&
+  return has_blocks(job, op::block, scale_kind::e8m0, holds);
+}
+template <class Lines>
+bool scaled_takes(const gemm_job& job, const device_facts& device) {
+  return has_instructions<typename Lines::op>(device) && job.mode == accumulate::fast &&
+         has_scaled_blocks<Lines>(job) && counts_in_32_bits(job) &&
          device.shared_bytes >= Lines::steps * scaled_step_bytes<Lines>;
 }
 
-template <class Lines>
+template <class Lines, class Product>
 error run_scaled(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   const auto make_job = [](const gemm_job& job) {
     return scaled_job{{}, {thread::container_table_of(job.left.grid), thread::container_table_of(job.right.grid)}};
   };
-  return run_matrix_tiles(jobs, scaled_tile, Lines::steps * scaled_step_bytes<Lines>, where, make_job,
-                          [](bool, const scaled_job&) { return listed<&scaled_tiles<Lines>>; });
+  if constexpr (Product::may(&has_scaled_blocks<Lines>))
+    return run_matrix_tiles(jobs, scaled_tile, Lines::steps * scaled_step_bytes<Lines>, where, make_job,
+                            [](bool, const scaled_job&) { return listed<&scaled_tiles<Lines>>; });
+  return not_supported;
 }
 
-template <class Lines>
+template <class Lines, class Product>
 constexpr gemm_kernel scaled_kernel(const char* name) {
-  return matrix_kernel<&run_scaled<Lines>>(name, Lines::op::instruction, &scaled_takes<Lines>, nullptr);
+  return matrix_kernel<&run_scaled<Lines, Product>>(name, Lines::op::instruction, &scaled_takes<Lines>, nullptr);
 }
 
-inline constexpr gemm_kernel gemm_mxfp4_gfx950 = scaled_kernel<code_lines>("gemm_mxfp4_gfx950");
-inline constexpr gemm_kernel gemm_mx_containers_gfx950 = scaled_kernel<container_lines>("gemm_mx_containers_gfx950");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_mxfp4_gfx950 = scaled_kernel<code_lines, Product>("gemm_mxfp4_gfx950");
+template <class Product = any_product>
+inline constexpr gemm_kernel gemm_mx_containers_gfx950 =
+    scaled_kernel<container_lines, Product>("gemm_mx_containers_gfx950");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -89,7 +89,7 @@ def short_name(demangled):
         if c == "(" and depth == 0:
             name = name[:i]
             break
-    return re.sub(r"\((?:unsigned int|int|bool|unsigned long)\)", "", name)
+    return re.sub(r"\((?:unsigned int|int|bool|unsigned long)\)|<void>$", "", name)
 
 
 def name_all(kernels):

@@ -13,9 +13,9 @@ using namespace ufp4;
 
 namespace {
 
-constexpr const gpu::gemm_kernel &nv = gpu::kernels::gemm_nvfp4_sm120, &mx = gpu::kernels::gemm_mxfp4_sm120,
-                                 &bytes = gpu::kernels::gemm_mx_containers_sm120;
-constexpr const gpu::gemm_kernel* kernels_here[] = {&nv, &mx, &bytes, &gpu::kernels::gemm_simt};
+constexpr const gpu::gemm_kernel &nv = gpu::kernels::gemm_nvfp4_sm120<>, &mx = gpu::kernels::gemm_mxfp4_sm120<>,
+                                 &bytes = gpu::kernels::gemm_mx_containers_sm120<>;
+constexpr const gpu::gemm_kernel* kernels_here[] = {&nv, &mx, &bytes, &gpu::kernels::gemm_simt<>};
 
 using support::check_bound, support::check_exact, support::count_product;
 
@@ -24,7 +24,12 @@ using square_blocks = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
 
 }  // namespace
 
-inline std::span<const gpu::gemm_kernel* const> ufp4::gpu::gemm_kernels() { return kernels_here; }
+namespace ufp4::gpu::inline UFP4_GPU {
+template <class>
+std::span<const gemm_kernel* const> gemm_kernels() {
+  return kernels_here;
+}
+}  // namespace ufp4::gpu::inline UFP4_GPU
 
 TEST_CASE("block-scaled products of codes that TMA copies have the host's bits where sums are exact") {
   check_exact<nvfp4, nvfp4>(nv, 131, 71, 416);

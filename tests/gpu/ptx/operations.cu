@@ -75,7 +75,7 @@ std::set<std::string> check_products(std::size_t m, std::size_t n, std::size_t k
   gpu::device_facts facts = device();
   if (processors != 0) facts.processors = processors;
   std::set<std::string> names;
-  for (const gpu::gemm_kernel* kernel : gpu::cuda_gemm_kernels) {
+  for (const gpu::gemm_kernel* kernel : gpu::cuda_gemm_kernels<>) {
     const gpu::buffer<float> c{std::span<const float>(old)};
     const auto sink = detail::sink_of(matrix_view<float>{c.data(), m, n});
     const gpu::gemm_job job = gpu::detail::call_of(left.view(), right.view(), sink, options, {}).job;
@@ -149,7 +149,7 @@ gpu::error multiply(const gpu::library_product& p, std::span<std::byte>, gpu::st
   return gpu::success;
 }
 bool is_ready() { return true; }
-constexpr gpu::gemm_library host_library{&is_ready, 16, &multiply};
+constexpr gpu::gemm_library host_library{&is_ready, 16, &multiply, true, &gpu::detail::run_library<>};
 struct library_on_the_host {
   library_on_the_host() { gpu::installed_library = &host_library; }
   ~library_on_the_host() { gpu::installed_library = nullptr; }

@@ -13,8 +13,8 @@ using namespace ufp4;
 
 namespace {
 
-constexpr const gpu::gemm_kernel &nv = gpu::kernels::gemm_nvfp4_tcgen05, &mx = gpu::kernels::gemm_mxfp4_tcgen05;
-constexpr const gpu::gemm_kernel* kernels_here[] = {&nv, &mx, &gpu::kernels::gemm_simt};
+constexpr const gpu::gemm_kernel &nv = gpu::kernels::gemm_nvfp4_tcgen05<>, &mx = gpu::kernels::gemm_mxfp4_tcgen05<>;
+constexpr const gpu::gemm_kernel* kernels_here[] = {&nv, &mx, &gpu::kernels::gemm_simt<>};
 
 using support::check_bound, support::check_exact, support::count_product;
 
@@ -23,7 +23,12 @@ using square_blocks = block_format<fp4<E2M1>, e4m3, ufp4::square(16), float>;
 
 }  // namespace
 
-inline std::span<const gpu::gemm_kernel* const> ufp4::gpu::gemm_kernels() { return kernels_here; }
+namespace ufp4::gpu::inline UFP4_GPU {
+template <class>
+std::span<const gemm_kernel* const> gemm_kernels() {
+  return kernels_here;
+}
+}  // namespace ufp4::gpu::inline UFP4_GPU
 
 // Tiles of 128 x 64 where those of 128 x 128 are at most half of the processors, of 256 x 256 where they are more.
 

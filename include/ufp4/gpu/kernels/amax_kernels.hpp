@@ -57,7 +57,7 @@ struct running_amax {
 };
 
 /// Each thread reads sixteen elements of a row.
-UFP4_KERNEL(amax_threads) amax_rows(const amax_job job) {
+UFP4_LAZY_KERNEL(amax_threads) amax_rows(const amax_job job) {
   const transform_spec& t = job.side.transform;
   grid_place at = thread::split(std::size_t{block_index().x} * amax_threads + thread_index().x, job.across);
   const grid_place step = thread::split(std::size_t{grid_size().x} * amax_threads, job.across);

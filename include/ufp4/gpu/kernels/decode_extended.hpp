@@ -16,7 +16,7 @@ struct dequantize_extended_job {
   sink out{};
 };
 /// fl(value * fl(block scale * outer scale)); a thread for each element.
-UFP4_KERNEL(decode_extended_threads) dequantize_extended(const dequantize_extended_job job) {
+UFP4_LAZY_KERNEL(decode_extended_threads) dequantize_extended(const dequantize_extended_job job) {
   const std::size_t at = std::size_t{block_index().x} * decode_extended_threads + thread_index().x;
   if (at >= job.out.rows * job.out.cols) return;
   const std::size_t row = at / job.out.cols, k = at % job.out.cols;
@@ -34,7 +34,7 @@ struct extended_operand_job {
   std::size_t rows = 0;
   float *values = nullptr, *scales = nullptr;
 };
-UFP4_KERNEL(decode_extended_threads) decode_extended(const extended_operand_job job) {
+UFP4_LAZY_KERNEL(decode_extended_threads) decode_extended(const extended_operand_job job) {
   const std::size_t at = std::size_t{block_index().x} * decode_extended_threads + thread_index().x;
   if (at >= job.rows * job.from.padded_cols) return;
   const std::size_t row = at / job.from.padded_cols, k = at % job.from.padded_cols;
@@ -56,7 +56,8 @@ inline std::size_t decoded_bytes(const gemm_side& side, unsigned block) {
 }
 
 /// Queues the decoding of a side into `memory`, and makes the side the decoded matrix: plain, with block scales.
-inline error decode_side(gemm_side& side, unsigned block, std::byte* memory, stream where) {
+template <class Use = void>
+error decode_side(gemm_side& side, unsigned block, std::byte* memory, stream where) {
   auto* values = reinterpret_cast<float*>(memory);
   auto* scales = reinterpret_cast<float*>(memory + decoded_value_bytes(side));
   const extended_operand_job job{
@@ -71,7 +72,7 @@ inline error decode_side(gemm_side& side, unsigned block, std::byte* memory, str
   side.scale = scale_kind::f32;
   side.block_rows = 1;
   side.transform = {};
-  return detail::launch_each(listed<&decode_extended>, side.rows * (side.padded_cols / block) * block,
+  return detail::launch_each(listed<&decode_extended<Use>>, side.rows * (side.padded_cols / block) * block,
                              decode_extended_threads, 0, where, job);
 }
 

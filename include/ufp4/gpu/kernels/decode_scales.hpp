@@ -30,7 +30,7 @@ UFP4_HD constexpr std::size_t paired_place(std::size_t row) {
 }
 
 /// Each thread decodes four consecutive blocks of a row; consecutive threads write neighbouring floats.
-UFP4_KERNEL(scales_threads) decode_scales(const decode_scales_job job) {
+UFP4_LAZY_KERNEL(scales_threads) decode_scales(const decode_scales_job job) {
   const std::size_t at = std::size_t{block_index().x} * scales_threads + thread_index().x;
   const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.stride));
   const std::size_t row = place.sixteen, first = place.row * scales_steps;
@@ -49,11 +49,12 @@ UFP4_KERNEL(scales_threads) decode_scales(const decode_scales_job job) {
 }
 
 /// Queues `out` = the scales of a side, blocks x stride floats. Sets *unfit, which the caller has cleared.
-inline error queue_decode_scales(const gemm_side& side, unsigned block, std::size_t stride, bool paired, float* out,
-                                 const scale_range& accepted, std::uint32_t* unfit, stream where) {
+template <class Use = void>
+error queue_decode_scales(const gemm_side& side, unsigned block, std::size_t stride, bool paired, float* out,
+                          const scale_range& accepted, std::uint32_t* unfit, stream where) {
   const decode_scales_job job{side, side.padded_cols / block, stride, paired, accepted, out, unfit};
-  return launch_each(listed<&decode_scales>, (job.blocks + scales_steps - 1) / scales_steps * stride, scales_threads, 0,
-                     where, job);
+  return launch_each(listed<&decode_scales<Use>>, (job.blocks + scales_steps - 1) / scales_steps * stride,
+                     scales_threads, 0, where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -28,7 +28,7 @@ struct finish_job {
 
 /// Sets the factors of the multiplication: alpha * TA * TB and beta if it writes C itself. If that product is not
 /// normal, or an operand did not fit, it clears the operands and lets C keep its old value, which finish_product reads.
-UFP4_KERNEL(finish_threads) set_factors(const finish_job job) {
+UFP4_LAZY_KERNEL(finish_threads) set_factors(const finish_job job) {
   product_factors& f = *job.factors;
   const bool writes = job.sums == nullptr;
   const thread::result_scales by = thread::scales_of(thread::epilogue_of(job.product));
@@ -46,7 +46,7 @@ UFP4_KERNEL(finish_threads) set_factors(const finish_job job) {
 }
 
 /// C from the sums; or all of C computed again; or nothing, if the multiplication wrote C. One thread for each column.
-UFP4_KERNEL(finish_threads) finish_product(UFP4_PARAMETER finish_job job) {
+UFP4_LAZY_KERNEL(finish_threads) finish_product(UFP4_PARAMETER finish_job job) {
   const bool rescue = job.factors->rescue != 0;
   const std::size_t j = std::size_t{block_index().x} * finish_threads + thread_index().x;
   if ((!rescue && job.sums == nullptr) || j >= job.product.out.cols) return;
@@ -58,17 +58,20 @@ UFP4_KERNEL(finish_threads) finish_product(UFP4_PARAMETER finish_job job) {
 }
 
 /// Two blocks for each multiprocessor: enough to clear the operands, which is rarely needed.
-inline error queue_set_factors(const finish_job& job, const device_facts& device, stream where) {
-  return launch(listed<&set_factors>, {2 * static_cast<unsigned>(device.processors)}, {finish_threads}, 0, where, job);
+template <class Use = void>
+error queue_set_factors(const finish_job& job, const device_facts& device, stream where) {
+  return launch(listed<&set_factors<Use>>, {2 * static_cast<unsigned>(device.processors)}, {finish_threads}, 0, where,
+                job);
 }
 
 /// At most eight blocks for each multiprocessor, so that the launch costs little if there is nothing to do.
-inline error queue_finish_product(const finish_job& job, const device_facts& device, stream where) {
+template <class Use = void>
+error queue_finish_product(const finish_job& job, const device_facts& device, stream where) {
   const std::size_t across = (job.product.out.cols + finish_threads - 1) / finish_threads;
   std::size_t down = 8 * static_cast<std::size_t>(device.processors) / across;
   down = down < 1 ? 1 : down > job.product.out.rows ? job.product.out.rows : down > 65535 ? 65535 : down;
-  return launch(listed<&finish_product>, {static_cast<unsigned>(across), static_cast<unsigned>(down)}, {finish_threads},
-                0, where, job);
+  return launch(listed<&finish_product<Use>>, {static_cast<unsigned>(across), static_cast<unsigned>(down)},
+                {finish_threads}, 0, where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -8,14 +8,14 @@
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 /// Significant bits of the values of a grid; 24 if they are not small integers times a power of two.
-inline int significant_bits(const grid4& grid) {
+constexpr int significant_bits(const grid4& grid) {
   std::uint32_t used = 0;
   for (const float v : grid.value) used |= to_bits(v) & 0x007FFFFFu;
   int bits = 1;
   for (; used != 0; used = used << 1 & 0x007FFFFFu) ++bits;
   return bits;
 }
-inline int significant_bits(scale_kind kind) {
+constexpr int significant_bits(scale_kind kind) {
   switch (kind) {
     case scale_kind::f32: return 24;
     case scale_kind::bf16: return 8;
@@ -28,7 +28,7 @@ inline int significant_bits(scale_kind kind) {
 }
 
 /// Does every value * scale of a side have at most bf16's 8 significant bits? A factor of one bit changes the exponent.
-inline bool products_fit(const gemm_side& side) {
+constexpr bool products_fit(const gemm_side& side) {
   if (!side.is_quantized) return side.plain.kind == dtype::bf16 || side.rounds_plain_to_bf16;
   const int value = significant_bits(side.grid), scale = significant_bits(side.scale);
   return (value == 1 ? scale : scale == 1 ? value : value + scale) <= 8;
@@ -70,9 +70,13 @@ inline folding folding_of(const gemm_side& side) {
 }
 
 /// Can a kernel fold the scales of a side in this mode?
-inline bool folds(const gemm_side& side, accumulate mode) {
+constexpr bool folds(const gemm_side& side, accumulate mode) {
   if (!side.is_quantized || !thread::fits_bf16(side.grid)) return false;
   return mode == accumulate::folded_bf16 || (mode == accumulate::fast && products_fit(side));
+}
+/// Does a mode exist in which it can fold those of both sides?
+constexpr bool may_fold(const gemm_job& job) {
+  return folds(job.left, accumulate::folded_bf16) && folds(job.right, accumulate::folded_bf16);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

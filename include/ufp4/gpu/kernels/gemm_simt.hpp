@@ -115,7 +115,7 @@ UFP4_DEVICE void store(const gemm_job& product, std::size_t row, std::size_t col
       [&](std::size_t i, std::size_t j) { return thread::recomputed(product, by, i, j); });
 }
 
-UFP4_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
+UFP4_LAZY_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {
   auto* a = reinterpret_cast<simt_operand*>(shared_memory());
   simt_operand* b = a + 1;
   const gemm_job& product = job.product;
@@ -151,21 +151,29 @@ inline std::size_t prepared_bytes(const gemm_side& side, unsigned block) {
 }
 
 /// Queues the transform or the decoding of a side into `memory`, and makes the side that matrix.
-inline error prepare_side(gemm_side& side, unsigned block, std::byte* memory, stream where) {
-  if (side.extended != nullptr) return decode_side(side, block, memory, where);
-  if (!needs_transform(side)) return success;
-  const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
-  const sink out{memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-  const source from = side.plain;
-  side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-  return queue_hadamard(from, out, side.transform, false, side.padded_cols, where);
+template <class Product>
+error prepare_side(gemm_side& side, unsigned block, std::byte* memory, stream where) {
+  if constexpr (Product::may(&has_extended))
+    if (side.extended != nullptr) return decode_side(side, block, memory, where);
+  if constexpr (Product::may(&has_plain))
+    if (needs_transform(side)) {
+      const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
+      const sink out{memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
+      const source from = side.plain;
+      side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
+      return queue_hadamard(from, out, side.transform, false, side.padded_cols, where);
+    }
+  return success;
 }
 
-inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {
+template <class Product, class Use = void>
+error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std::byte> workspace, stream where) {
   simt_job job{.product = product};
   const std::size_t left = prepared_bytes(product.left, product.block);
-  if (const error e = prepare_side(job.product.left, product.block, workspace.data(), where); e != success) return e;
-  if (const error e = prepare_side(job.product.right, product.block, workspace.data() + left, where); e != success)
+  if (const error e = prepare_side<Product>(job.product.left, product.block, workspace.data(), where); e != success)
+    return e;
+  if (const error e = prepare_side<Product>(job.product.right, product.block, workspace.data() + left, where);
+      e != success)
     return e;
   const bool integers =
       product.mode != accumulate::folded_bf16 && job.product.left.exact() && job.product.right.exact();
@@ -174,10 +182,11 @@ inline error run_gemm_simt(const gemm_job& product, const device_facts&, std::sp
     job.table[c / 16][c % 16] = integers ? static_cast<float>(grid.integer[c % 16]) : grid.value[c % 16];
   }
   if (integers) job.unit = product.left.grid.unit * product.right.grid.unit;
-  return launch_tiled(listed<&multiply_simt>, job, product.out, simt_tile::side, simt_tile::side, simt_tile::threads,
-                      2 * sizeof(simt_operand), where);
+  return launch_tiled(listed<&multiply_simt<Use>>, job, product.out, simt_tile::side, simt_tile::side,
+                      simt_tile::threads, 2 * sizeof(simt_operand), where);
 }
 
+template <class Product = any_product>
 inline constexpr gemm_kernel gemm_simt = {
     .name = "gemm_simt",
     .instruction = "fma",
@@ -188,7 +197,7 @@ inline constexpr gemm_kernel gemm_simt = {
         [](const gemm_job& job, const device_facts&) {
           return prepared_bytes(job.left, job.block) + prepared_bytes(job.right, job.block);
         },
-    .run = &run_gemm_simt,
+    .run = &run_gemm_simt<Product>,
     .fast_is = accumulate::exact_blocks,
     .any_format = true,
 };

@@ -96,7 +96,7 @@ UFP4_DEVICE thread::words4 round_eight(const decode_bf16_job& job, std::size_t a
 }
 
 /// Each thread decodes four groups of eight elements, decode_threads groups apart.
-UFP4_KERNEL(decode_threads) decode_bf16(const decode_bf16_job job) {
+UFP4_LAZY_KERNEL(decode_threads) decode_bf16(const decode_bf16_job job) {
   auto* table = reinterpret_cast<float*>(shared_memory());
   if (thread_index().x < 16) table[thread_index().x] = job.side.grid.value[thread_index().x];
   sync_block();
@@ -139,8 +139,9 @@ struct decoding {
 
 /// Queues `out` = side as bf16, rows x padded_cols, packed, aligned to 16 bytes. Sets *unfit to 1, which the caller has
 /// cleared, if a product is outside the range.
-inline error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint16_t* out, std::uint32_t* unfit,
-                               stream where, const decoding& how = {}) {
+template <class Use = void>
+error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint16_t* out, std::uint32_t* unfit, stream where,
+                        const decoding& how = {}) {
   const auto bits = [](int exponent) { return static_cast<std::uint32_t>(exponent + 127) << 7; };
   decode_bf16_job job{.side = side,
                       .block_shift = log2_of(block),
@@ -151,7 +152,7 @@ inline error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint1
                       .out = out,
                       .unfit = unfit};
   if (side.is_quantized) job.safe = safe_scales(side.grid, how.limit < 127 ? how.limit : 127, how.least);
-  return launch_each(listed<&decode_bf16>, (job.eights() + decode_steps - 1) / decode_steps, decode_threads,
+  return launch_each(listed<&decode_bf16<Use>>, (job.eights() + decode_steps - 1) / decode_steps, decode_threads,
                      16 * sizeof(float), where, job);
 }
 
@@ -187,7 +188,7 @@ UFP4_DEVICE std::uint32_t four_scales(const swizzle_job& job, std::size_t row, s
 
 /// A block makes eight consecutive tiles of 128 x 4, each thread one row: it reads 32 contiguous bytes, a memory
 /// sector, in eight steps, and the block writes the 512 bytes of a tile in one step.
-UFP4_KERNEL(swizzle_threads) swizzle_rows(const swizzle_job job) {
+UFP4_LAZY_KERNEL(swizzle_threads) swizzle_rows(const swizzle_job job) {
   const std::size_t row = std::size_t{block_index().x} * 128 + thread_index().x;
   for (unsigned t = 0; t < swizzle_tiles; ++t) {
     const std::size_t col = (std::size_t{block_index().y} * swizzle_tiles + t) * 4;
@@ -205,7 +206,7 @@ struct widen_job {
 };
 
 /// Eight codes for each thread: 4 bytes read, 8 written; consecutive threads access consecutive bytes.
-UFP4_KERNEL(widen_threads) widen_codes(const widen_job job) {
+UFP4_LAZY_KERNEL(widen_threads) widen_codes(const widen_job job) {
   const std::size_t at = std::size_t{block_index().x} * widen_threads + thread_index().x;
   if (at >= job.eights) return;
   const thread::eight_containers bytes = thread::containers_of(load_word(job.codes + 4 * at), job.table);
@@ -218,8 +219,9 @@ inline std::size_t swizzled_bytes(const gemm_side& side, unsigned block) {
 
 /// Queues `out` = the 8-bit scales of a side, one row of scales for each row, in the 128x4 layout. E4M3 ends at
 /// 448, so a scale of 2^(limit - 9) keeps every element below 2^limit; only e8m0 has larger ones.
-inline error queue_swizzle_scales(const gemm_side& side, unsigned block, std::uint8_t* out, std::uint32_t* unfit,
-                                  stream where, int limit = 128) {
+template <class Use = void>
+error queue_swizzle_scales(const gemm_side& side, unsigned block, std::uint8_t* out, std::uint32_t* unfit, stream where,
+                           int limit = 128) {
   const int most = side.scale == scale_kind::e8m0 && limit < 128 ? 127 + limit - 9 : 0xFE;
   const swizzle_job job{static_cast<const std::uint8_t*>(side.scales),
                         side.rows,
@@ -232,14 +234,15 @@ inline error queue_swizzle_scales(const gemm_side& side, unsigned block, std::ui
   const std::size_t down = (job.rows + 127) / 128, of_block = 4 * swizzle_tiles;
   const std::size_t across = (job.cols + of_block - 1) / of_block;
   if (down == 0 || across == 0) return success;
-  return launch(listed<&swizzle_rows>, {static_cast<unsigned>(down), static_cast<unsigned>(across)}, {swizzle_threads},
-                0, where, job);
+  return launch(listed<&swizzle_rows<Use>>, {static_cast<unsigned>(down), static_cast<unsigned>(across)},
+                {swizzle_threads}, 0, where, job);
 }
 
 /// Queues `out` = the codes of a side as E4M3 bytes, rows x padded_cols.
-inline error queue_widen_codes(const gemm_side& side, std::uint8_t* out, stream where) {
+template <class Use = void>
+error queue_widen_codes(const gemm_side& side, std::uint8_t* out, stream where) {
   const widen_job job{side.codes, side.rows * side.padded_cols / 8, thread::container_table_of(side.grid), out};
-  return launch_each(listed<&widen_codes>, job.eights, widen_threads, 0, where, job);
+  return launch_each(listed<&widen_codes<Use>>, job.eights, widen_threads, 0, where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -10,6 +10,16 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
+/// The kernels that a quantization may need, as far as its types show (quantize.hpp, parts_of): a set of these bits.
+///
+/// | extended, blocks               | quantize_extended, quantize_blocks                                  |
+/// | tensor_scaled, planned, levels | the paths of the lanes kernels                                      |
+/// | transforms, long_runs          | those that only a transform, and only runs of more than 64, can use |
+namespace parts {
+inline constexpr unsigned extended = 1, blocks = 2, tensor_scaled = 4, planned = 8, levels = 16, transforms = 32,
+                          long_runs = 64, all = 127;
+}
+
 /// Are columns contiguous, so that a tile is better read by columns and transposed in shared memory?
 inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1; }
 
@@ -59,19 +69,23 @@ error queue_amax_of_columns(const source& x, const kernels::amax_side& side, str
 
 /// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included); *also,
 /// if it is not null, in the same way.
-inline error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where, std::uint32_t* also = nullptr) {
+template <unsigned of = parts::all, class Use = void>
+error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where, std::uint32_t* also = nullptr) {
   source x = job.x;
   const kernels::amax_side side{job.transform, bits};
   if (x.rows == 0 || x.cols == 0) return success;
   if (reads_columns(x)) {
     x = transposed(x);  // without a transform the order does not matter
-    if (job.transform.n > 64) return queue_amax_of_columns<256>(x, side, where);
-    if (job.transform.n > 1) return queue_amax_of_columns<64>(x, side, where);
+    if constexpr ((of & parts::transforms) != 0) {
+      if (job.transform.n > 64) return queue_amax_of_columns<256>(x, side, where);
+      if (job.transform.n > 1) return queue_amax_of_columns<64>(x, side, where);
+    }
   }
   kernels::amax_job a{thread::reader_of(x), side, also, 0, sixteens_of(x.cols, run_of(job.transform))};
   a.tiles = static_cast<unsigned>((x.rows * a.across + kernels::amax_threads - 1) / kernels::amax_threads);
-  return launch_tiles(listed<&kernels::amax_rows>, a.tiles, warp::sign_table::bytes, where, a);
+  return launch_tiles(listed<&kernels::amax_rows<Use>>, a.tiles, warp::sign_table::bytes, where, a);
 }
+UFP4_GPU_FUNCTION(error queue_amax<parts::all>(const quantize_job&, std::uint32_t*, stream, std::uint32_t*))
 
 /// Queues the scalar codec, for any coder.
 template <class Coder>
@@ -170,29 +184,41 @@ error queue_rows(kernels::lanes_side side, stream where) {
   return launch_tiles(listed<&kernels::quantize_lanes<path>>, side.tiles, table_bytes<path>, where, side);
 }
 
-inline error queue_lanes(const quantize_task& task, stream where) {
+/// Queues the kernel of a path, whatever the strides.
+template <lanes_path path>
+error queue_path(const kernels::lanes_side& side, stream where) {
+  constexpr unsigned tile_rows = path == lanes_path::levels ? 256 : 64;
+  return reads_columns(side.task.job.x) ? queue_columns<path, tile_rows>(side, where) : queue_rows<path>(side, where);
+}
+
+template <unsigned of>
+error queue_lanes(const quantize_task& task, stream where) {
   const kernels::lanes_side side = side_of(task);
   if (side.rows == 0 && task.tensor_scale == nullptr) return success;
   const lanes_path path = path_of(task);
-  if (reads_columns(task.job.x)) {
-    if (path == lanes_path::levels) return queue_columns<lanes_path::levels, 256>(side, where);
-    if (task.job.run() > 64) return queue_columns<lanes_path::planned, 256>(side, where);
-    if (path == lanes_path::planned) return queue_columns<lanes_path::planned, 64>(side, where);
-    return queue_columns<lanes_path::tensor_scaled, 64>(side, where);
-  }
-  if (path == lanes_path::levels) return queue_rows<lanes_path::levels>(side, where);
-  if (path == lanes_path::planned) return queue_rows<lanes_path::planned>(side, where);
-  return queue_rows<lanes_path::tensor_scaled>(side, where);
+  if constexpr ((of & parts::levels) != 0)
+    if (path == lanes_path::levels) return queue_path<lanes_path::levels>(side, where);
+  if constexpr ((of & parts::long_runs) != 0)
+    if (task.job.run() > 64 && reads_columns(task.job.x)) return queue_columns<lanes_path::planned, 256>(side, where);
+  if constexpr ((of & parts::planned) != 0)
+    if (path == lanes_path::planned) return queue_path<lanes_path::planned>(side, where);
+  if constexpr ((of & parts::tensor_scaled) != 0) return queue_path<lanes_path::tensor_scaled>(side, where);
+  return not_supported;  // not reached
 }
 
 /// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
-inline error queue_quantize(const quantize_task& task, stream where) {
-  if (needs_portable(task.job.format))
-    return queue_extended(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
-  if (takes_lanes(task)) return queue_lanes(task, where);
-  return queue_blocks(
-      task, block_coder<rounding_spec, scale_rule_spec, false>{task.job.format, task.rule, {}, task.rounding}, where);
+template <unsigned of = parts::all>
+error queue_quantize(const quantize_task& task, stream where) {
+  if constexpr ((of & parts::extended) != 0)
+    if (needs_portable(task.job.format))
+      return queue_extended(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
+  if (takes_lanes(task)) return queue_lanes<of>(task, where);
+  using coder = block_coder<rounding_spec, scale_rule_spec, false>;
+  if constexpr ((of & parts::blocks) != 0)
+    return queue_blocks(task, coder{task.job.format, task.rule, {}, task.rounding}, where);
+  return not_supported;  // not reached
 }
+UFP4_GPU_FUNCTION(error queue_quantize<parts::all>(const quantize_task&, stream))
 
 inline const char* quantize_kernel_name(const quantize_task& task) {
   if (needs_portable(task.job.format)) return "quantize_extended";
@@ -229,31 +255,42 @@ error queue_both_by(const kernels::tiles_job& job, stream where) {
                       tile_of_both::bytes + 2 * table_bytes<path>, where, job);
 }
 
-/// Queues both quantizations; requires takes_both(a, b).
-inline error queue_both(const quantize_task& a, const quantize_task& b, stream where) {
-  if (a.job.x.col_stride != 1) return queue_both(b, a, where);
+/// Queues both quantizations; requires takes_both(a, b). `of`: the parts of either.
+template <unsigned of = parts::all>
+error queue_both(const quantize_task& a, const quantize_task& b, stream where) {
+  if (a.job.x.col_stride != 1) return queue_both<of>(b, a, where);
   kernels::tiles_job job{{}, side_of(a), side_of(b)};
   job.from = tiles_of<tile_of_both>(a.job.x, job.rows.across, job.cols.across);
   const lanes_path of_a = path_of(a), of_b = path_of(b);
-  if (of_a == lanes_path::levels || of_b == lanes_path::levels) {
-    job.rows.joined = job.cols.joined = 1;
-    return queue_both_by<lanes_path::levels>(job, where);
-  }
-  if (of_a == of_b && of_a == lanes_path::tensor_scaled) return queue_both_by<lanes_path::tensor_scaled>(job, where);
-  return queue_both_by<lanes_path::planned>(job, where);
+  if constexpr ((of & parts::levels) != 0)
+    if (of_a == lanes_path::levels || of_b == lanes_path::levels) {
+      job.rows.joined = job.cols.joined = 1;
+      return queue_both_by<lanes_path::levels>(job, where);
+    }
+  if constexpr ((of & parts::tensor_scaled) != 0)
+    if (of_a == of_b && of_a == lanes_path::tensor_scaled) return queue_both_by<lanes_path::tensor_scaled>(job, where);
+  if constexpr ((of & parts::planned) != 0) return queue_both_by<lanes_path::planned>(job, where);
+  return not_supported;  // not reached
 }
+UFP4_GPU_FUNCTION(error queue_both<parts::all>(const quantize_task&, const quantize_task&, stream))
 
 /// The amax of a.x after a's transform and of its transpose b.x after b's, x read once; requires takes_both(a, b).
-inline error queue_amax_both(const quantize_job& a, std::uint32_t* bits_a, const quantize_job& b, std::uint32_t* bits_b,
-                             stream where) {
-  if (a.transform.n == 1 && b.transform.n == 1) return queue_amax(a, bits_a, where, bits_b);
-  if (a.x.col_stride != 1) return queue_amax_both(b, bits_b, a, bits_a, where);
-  const kernels::amax_tiles_job job{tiles_of<tile_of_both>(a.x, sixteens_of(a.x.cols, run_of(a.transform)),
-                                                           sixteens_of(b.x.cols, run_of(b.transform))),
-                                    {a.transform, bits_a},
-                                    {b.transform, bits_b}};
-  return launch_tiles(listed<&kernels::amax_tiles<true, tile_of_both::rows>>, job.from.tiles,
-                      tile_of_both::bytes + 2 * warp::sign_table::bytes, where, job);
+template <unsigned of = parts::all>
+error queue_amax_both(const quantize_job& a, std::uint32_t* bits_a, const quantize_job& b, std::uint32_t* bits_b,
+                      stream where) {
+  if (a.transform.n == 1 && b.transform.n == 1) return queue_amax<of>(a, bits_a, where, bits_b);
+  if (a.x.col_stride != 1) return queue_amax_both<of>(b, bits_b, a, bits_a, where);
+  if constexpr ((of & parts::transforms) != 0) {
+    const kernels::amax_tiles_job job{tiles_of<tile_of_both>(a.x, sixteens_of(a.x.cols, run_of(a.transform)),
+                                                             sixteens_of(b.x.cols, run_of(b.transform))),
+                                      {a.transform, bits_a},
+                                      {b.transform, bits_b}};
+    return launch_tiles(listed<&kernels::amax_tiles<(of & parts::transforms) != 0, tile_of_both::rows>>, job.from.tiles,
+                        tile_of_both::bytes + 2 * warp::sign_table::bytes, where, job);
+  }
+  return not_supported;  // not reached
 }
+UFP4_GPU_FUNCTION(error queue_amax_both<parts::all>(const quantize_job&, std::uint32_t*, const quantize_job&,
+                                                    std::uint32_t*, stream))
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
