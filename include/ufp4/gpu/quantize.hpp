@@ -117,7 +117,7 @@ error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stre
         where);
   else if constexpr (has_own_coder<F, O>)
     return queue_blocks(task,
-                        block_coder<typename O::rounding, typename O::rule, false>{
+                        block_coder<typename O::rounding, typename O::rule, ~features::further_parts>{
                             task.job.format, all.host.rule, {}, all.host.rounding},
                         where);
   else

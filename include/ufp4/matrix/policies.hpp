@@ -42,11 +42,10 @@ struct quantize_settings {
   const void* plans = nullptr;        ///< quantize_job::plans
 };
 
-/// All policies of one call. `needs`: what the types of its arguments can need.
-template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec,
-          detail::features needs_ = detail::features::all>
+/// All policies of one call.
+template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
 struct quantize_options : quantize_settings {
-  static constexpr detail::features needs = needs_;
+  static constexpr detail::features needs = detail::features::all;  ///< what the types of the call can need
   Rounding rounding{};  ///< nearest_even by default
   Rule rule{};          ///< the format's default
 };
@@ -54,6 +53,12 @@ struct quantize_options : quantize_settings {
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
+
+/// The options of a call that needs less.
+template <class Options, features less>
+struct options_that_need : Options {
+  static constexpr features needs = less;
+};
 
 template <class P>
 inline constexpr bool is_builtin_rounding =
@@ -151,9 +156,8 @@ constexpr auto collect(const Policies&... policies) {
   static_assert((0 + ... + int{search_policy<Policies>}) <= 1, "two searches for a scale in one call");
   static_assert(!(scale_rule<Policies> || ...) || !(std::same_as<Policies, choose_grid> || ...),
                 "choose_grid compares the scales of a rule of the library's own");
-  quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type,
-                   given | features_of_policies<Policies...>()>
-      options;
+  using all_options = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;
+  options_that_need<all_options, given | features_of_policies<Policies...>()> options;
   (apply_policy(options, policies), ...);
   return options;
 }

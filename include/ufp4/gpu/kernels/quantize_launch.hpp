@@ -213,7 +213,7 @@ error queue_quantize(const quantize_task& task, stream where) {
     if (needs_portable(task.job.format))
       return queue_extended(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
   if (takes_lanes(task)) return queue_lanes<of>(task, where);
-  using coder = block_coder<rounding_spec, scale_rule_spec, false>;
+  using coder = block_coder<rounding_spec, scale_rule_spec, ~features::further_parts>;
   if constexpr ((of & parts::blocks) != 0)
     return queue_blocks(task, coder{task.job.format, task.rule, {}, task.rounding}, where);
   return not_supported;  // not reached
