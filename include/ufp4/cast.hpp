@@ -414,7 +414,7 @@ inline any_quantized_view cast_into(const cpu::context& ctx, const detail::quant
                                     const quantized_storage& memory, cast_report& report) {
   constexpr const char* operation = "cast_into";
   detail::check_cast(operation, q, to);
-  detail::check_spans(operation, {to, 1.0f, q.rows(), q.cols(), q.transform()}, memory.codes, memory.scales);
+  detail::check_spans(operation, to, q.rows(), q.cols(), q.transform(), memory.codes, memory.scales);
   detail::check_memory_apart(operation, q, memory);
   const float scale = detail::cast_to(ctx, q, to, memory, report);
   return {to, memory.codes, memory.scales, scale, q.rows(), q.cols(), q.transform()};

@@ -213,16 +213,16 @@ inline void check_memory(const quantized_storage& memory, const source& x) {
   expects(!bytes_of(memory.codes).overlaps(bytes_of(memory.scales)), "quantize_into: codes overlaps scales");
 }
 
-/// valid_format: a type tells the format.
-template <class Preset = void, bool valid_format = false, class O>
-any_quantized_view quantize_into_memory(const cpu::context& ctx, const format_spec& format, const source& x,
-                                        const quantized_storage& memory, const O& options) {
+/// View: the type of the result, any_quantized_view or a quantized_view, whose type tells a valid format.
+template <class View, class Preset = void, class O>
+View quantize_into_memory(const cpu::context& ctx, const format_spec& format, const source& x,
+                          const quantized_storage& memory, const O& options) {
+  constexpr bool valid_format = !std::is_same_v<View, any_quantized_view>;
   check_quantize<valid_format>("quantize_into", format, x, options);
-  check_spans<valid_format>("quantize_into", {format, 1.0f, x.rows, x.cols, options.transform}, memory.codes,
-                            memory.scales);
+  check_spans<valid_format>("quantize_into", format, x.rows, x.cols, options.transform, memory.codes, memory.scales);
   check_memory(memory, x);
   const float scale = quantize_to<Preset>(ctx, x, format, options, {memory.codes.data(), memory.scales.data()});
-  return {format, memory.codes, memory.scales, scale, x.rows, x.cols, options.transform};
+  return view_of_checked::make<View>({format, scale, x.rows, x.cols, options.transform}, memory.codes, memory.scales);
 }
 
 template <class T>
@@ -311,7 +311,7 @@ any_quantized quantize(const cpu::context& ctx, const format_spec& format, const
 template <matrix_scalar T, class... Policies>
 any_quantized_view quantize_into(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
                                  const quantized_storage& memory, const Policies&... policies) {
-  return detail::quantize_into_memory(ctx, format, detail::source_of(x), memory, detail::collect_as_data<T>(policies...));
+  return detail::quantize_into_memory<any_quantized_view>(ctx, format, detail::source_of(x), memory, detail::collect_as_data<T>(policies...));
 }
 /// Quantizes into a matrix of that format, shape and transform, without allocating matrix memory.
 template <matrix_scalar T, class... Policies>
@@ -350,8 +350,8 @@ quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix
                                            const quantized_storage& memory, const Policies&... policies) {
   const auto options = detail::options_for<format_of<F>, T>(policies...);
   detail::check_preset<F>("quantize_into", options);
-  return quantized_view<format_of<F>>(detail::quantize_into_memory<detail::preset_of<F>, true>(
-      ctx, spec_of<format_of<F>>, detail::source_of(x), memory, options));
+  return detail::quantize_into_memory<quantized_view<format_of<F>>, detail::preset_of<F>>(
+      ctx, spec_of<format_of<F>>, detail::source_of(x), memory, options);
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix_view<T>& x,

@@ -704,9 +704,9 @@ TEST_CASE("NaN and infinities of plain rows on tiles give the results of the sca
 
 TEST_CASE("the AMX kernels take what they can compute, and leave few rows to others", "[amx]") {
   if (!has(cpu::isa::avx512)) return support::skip(no_avx512);
-  const auto taken = []<class A, class B>(std::size_t m, const A&, const B&, accumulate mode) {
+  const auto taken = []<class A, class B>(std::size_t m, const A&, const B&, accumulate mode, std::size_t cols = 256) {
     const quantized_matrix<A> a(m, 64);
-    const quantized_matrix<B> b(40, 64);
+    const quantized_matrix<B> b(cols, 64);
     const auto job = detail::gemm_job_of(a, b, {}, {.accumulate = mode});
     return std::string(kernels::amx::gemm_bf16_kernel<>.takes(job) ? "products" : "") +
            (kernels::amx::gemm_blocks_kernel<>.takes(job) ? "blocks" : "");
@@ -714,8 +714,11 @@ TEST_CASE("the AMX kernels take what they can compute, and leave few rows to oth
   constexpr accumulate fast = accumulate::fast, exact = accumulate::exact_blocks, folded = accumulate::folded_bf16;
   CHECK(taken(16, nvfp4{}, nvint4{}, fast) == "productsblocks");
   CHECK(taken(16, mxfp4{}, mx_e1m2{}, fast) == "productsblocks");
-  CHECK(taken(4, mxfp4{}, mx_e1m2{}, fast) == "products");
-  CHECK(taken(3, mxfp4{}, mx_e1m2{}, fast).empty());
+  CHECK(taken(9, mxfp4{}, mx_e1m2{}, fast) == "productsblocks");
+  CHECK(taken(8, mxfp4{}, mx_e1m2{}, fast).empty());
+  CHECK(taken(16, mxfp4{}, mx_e1m2{}, fast, 127) == "blocks");  // less than 2^17 products of elements
+  CHECK(taken(4, nvfp4{}, e1m2_f32{}, folded) == "products");   // which gemm_int8_avx512 does not take
+  CHECK(taken(3, nvfp4{}, e1m2_f32{}, folded).empty());
   CHECK(taken(16, nvfp4{}, nvint4{}, exact) == "blocks");
   CHECK(taken(8, nvfp4{}, nvint4{}, exact).empty());
   CHECK(taken(16, nvfp4{}, e1m2_f32{}, fast) == "blocks");  // binary32 scales: exact_blocks is the fast kernel

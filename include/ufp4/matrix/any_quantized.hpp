@@ -109,6 +109,9 @@ struct quantized_shape {
   constexpr std::size_t padded_cols() const { return padded_length(cols, format.block, transform); }
 };
 
+/// Makes a View of spans that were checked.
+struct view_of_checked;
+
 /// The members of every quantized matrix and view that read its shape.
 class shaped {
  public:
@@ -192,12 +195,14 @@ inline std::string transform_name(const transform_spec& t) { return t.n == 1 ? "
 
 /// valid_format: a type tells the format, and has checked it.
 template <bool valid_format = false>
-quantized_size storage_of(const char* what, const quantized_shape& s) {
-  if constexpr (!valid_format) check_format(what, s.format);
-  const std::size_t padded = s.padded_cols();
-  const std::size_t elements = element_count(what, s.rows, s.cols, padded, s.transform);
-  return {code_bytes(s.format, elements),
-          scale_rows(s.rows, s.format.block) * scale_strip_of(s.format, padded).bytes()};
+quantized_size storage_of(const char* what, const format_spec& f, std::size_t rows, std::size_t cols,
+                          const transform_spec& t) {
+  if constexpr (!valid_format) check_format(what, f);
+  const std::size_t padded = padded_length(cols, f.block, t), elements = element_count(what, rows, cols, padded, t);
+  return {code_bytes(f, elements), scale_rows(rows, f.block) * scale_strip_of(f, padded).bytes()};
+}
+inline quantized_size storage_of(const char* what, const quantized_shape& s) {
+  return storage_of(what, s.format, s.rows, s.cols, s.transform);
 }
 
 /// The code of element k of a row whose codes begin at `row`.
@@ -215,17 +220,25 @@ inline void store_codes(const format_spec& f, const std::uint8_t* codes, std::si
 
 /// The sizes of a caller's spans against the shape.
 template <bool valid_format = false>
-void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
-                 std::span<const std::byte> scales) {
-  const quantized_size size = storage_of<valid_format>(what, s);
-  const auto width = static_cast<std::size_t>(block_bytes(s.format.scale, s.format.choice.count, s.format.block));
-  expects(codes.size() == size.codes, what, ": codes has ", codes.size(), " bytes, but ", s.rows, " x ", s.cols,
-          " elements (", s.padded_cols(), " with padding) take ", size.codes);
-  expects(scales.size() == size.scales, what, ": scales has ", scales.size() / width, " entries",
-          scales.size() % width == 0 ? "" : " and a part of one", ", but ", s.rows, " x ", s.cols, " elements take ",
-          size.scales / width);
+void check_spans(const char* what, const format_spec& f, std::size_t rows, std::size_t cols, const transform_spec& t,
+                 std::span<const std::uint8_t> codes, std::span<const std::byte> scales) {
+  const quantized_size size = storage_of<valid_format>(what, f, rows, cols, t);
+  if (codes.size() != size.codes) [[unlikely]]
+    reject(concat(what, ": codes has ", codes.size(), " bytes, but ", rows, " x ", cols, " elements (",
+                  padded_length(cols, f.block, t), " with padding) take ", size.codes));
+  if (scales.size() != size.scales) [[unlikely]] {
+    const auto width = static_cast<std::size_t>(block_bytes(f.scale, f.choice.count, f.block));
+    reject(concat(what, ": scales has ", scales.size() / width, " entries",
+                  scales.size() % width == 0 ? "" : " and a part of one", ", but ", rows, " x ", cols,
+                  " elements take ", size.scales / width));
+  }
   expects(codes.data() != nullptr || codes.empty(), what, ": codes is null");
   expects(scales.data() != nullptr || scales.empty(), what, ": scales is null");
+}
+
+inline void check_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
+                        std::span<const std::byte> scales) {
+  check_spans(what, s.format, s.rows, s.cols, s.transform, codes, scales);
 }
 
 /// The bits of number i of an array of numbers of 1, 2 or 4 bytes.
@@ -316,8 +329,14 @@ class any_quantized_view : public detail::shaped {
       : shaped(shape), codes_(codes), scales_(scales) {
     detail::check_spans(what, shape, codes, scales);
   }
+  /// Of a matrix that owns them, or of spans that were checked.
+  UFP4_HOST_MEMBER any_quantized_view(const detail::quantized_shape& shape, std::span<const std::uint8_t> codes,
+                                      std::span<const std::byte> scales)
+      : shaped(shape), codes_(codes), scales_(scales) {}
 
  private:
+  friend class any_quantized;
+  friend struct detail::view_of_checked;
   std::span<const std::uint8_t> codes_;
   std::span<const std::byte> scales_;
 };
@@ -331,9 +350,7 @@ class any_quantized : public detail::quantized_memory {
                                  const transform_spec& applied = {})
       : any_quantized(detail::quantized_shape{format, 1, rows, cols, applied}) {}
 
-  UFP4_HOST_MEMBER any_quantized_view view() const& {
-    return {spec(), codes(), scale_bytes(), tensor_scale(), rows(), cols(), transform()};
-  }
+  UFP4_HOST_MEMBER any_quantized_view view() const& { return {shape_, codes(), scale_bytes()}; }
   any_quantized_view view() const&& = delete;  ///< the matrix ends with its statement
   UFP4_HOST_MEMBER operator any_quantized_view() const& { return view(); }
   operator any_quantized_view() const&& = delete;

@@ -69,10 +69,11 @@ class quantized_view : public any_quantized_view {
  private:
   UFP4_HOST_MEMBER quantized_view(const detail::quantized_shape& shape, std::span<const std::uint8_t> codes,
                                   std::span<const std::byte> scales)
-      : any_quantized_view("quantized_view", shape, codes, scales) {}
+      : any_quantized_view(shape, codes, scales) {}
 
   template <any_block_format>
   friend class quantized_matrix;
+  friend struct detail::view_of_checked;
 };
 
 /// An any_quantized whose format is a type: it owns its memory.
@@ -103,6 +104,22 @@ class quantized_matrix : public detail::typed_memory<Format> {
   UFP4_HOST_MEMBER explicit quantized_matrix(const detail::quantized_shape& shape)
       : detail::typed_memory<Format>(shape, detail::storage_of("quantized_matrix", shape)) {}
 };
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+struct view_of_checked {
+  template <class View>
+  UFP4_HOST_MEMBER static View make(const quantized_shape& shape, std::span<const std::uint8_t> codes,
+                                    std::span<const std::byte> scales) {
+    return View(shape, codes, scales);
+  }
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
 
 /// A quantized_matrix or a quantized_view: the format is a type.
 template <class T>

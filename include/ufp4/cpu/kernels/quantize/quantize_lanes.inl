@@ -189,13 +189,14 @@ class lane_quantizer {
   }
   /// What is left of a row, less than a chunk, in a buffer that is filled up with zeros.
   void rest_of_row(const source& x, std::size_t row, std::size_t k, std::size_t width) {
-    alignas(64) char staged[2 * lanes * lanes * sizeof(float)] = {};
+    alignas(64) char staged[2 * lanes * lanes * sizeof(float)];
     alignas(64) std::uint8_t codes[lanes * lanes];
     const std::size_t live = x.cols < k ? 0 : (x.cols - k) * element_bytes_;
     if (live != 0)
       __builtin_memcpy(
           staged, static_cast<const char*>(x.data) + x.offset(row, k) * static_cast<std::ptrdiff_t>(element_bytes_),
           live);
+    __builtin_memset(staged + live, 0, block_ * lanes * element_bytes_ - live);
     part p;
     p.x = staged;
     p.row = row;
