@@ -195,15 +195,10 @@ inline constexpr gemm_rows gemm_kernels = gemm_rows_of<needs>();
 inline constexpr isa_set compiled_isas = [] {
   isa_set set;
   set.add(isa::scalar);
-  if (UFP4_X86(avx2)) set.add(isa::avx2);
-  if (UFP4_X86(avx_vnni)) set.add(isa::avx_vnni);
-  if (UFP4_X86(avx512)) set.add(isa::avx512);
-  if (UFP4_X86(avx512_bf16)) set.add(isa::avx512_bf16);
-  if (UFP4_X86(amx)) set.add(isa::amx);
-  if (UFP4_ARM(neon)) set.add(isa::neon);
-  if (UFP4_ARM(neon_dotprod)) set.add(isa::neon_dotprod);
-  if (UFP4_ARM(neon_i8mm)) set.add(isa::neon_i8mm);
-  if (UFP4_ARM(neon_bf16)) set.add(isa::neon_bf16);
+#define UFP4_TIER(name, architecture, parent) \
+  if (UFP4_##architecture(name)) set.add(isa::name);
+  UFP4_EACH_ISA(UFP4_TIER)
+#undef UFP4_TIER
   return set;
 }();
 #undef UFP4_X86
