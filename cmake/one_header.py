@@ -6,13 +6,14 @@ SPDX-License-Identifier: Apache-2.0
 usage: one_header.py INCLUDE_FOLDER OUTPUT
 
 A header that is included under a condition is repeated where it is included again, unless the same condition holds there; each copy
-has a guard. A file that has no #pragma once (a kernel body, *.inl) is repeated wherever it is included. Comments are left out.
+has a guard. A lane header (architecture.md, decision 4) has one of its own, and is repeated where that was reset. Comments are left out.
 """
 import re
 import sys
 from pathlib import Path
 
 INCLUDE = re.compile(r"\s*#\s*include\s*<(ufp4/[^>]+)>")
+LANE_GUARD = re.compile(r"!defined\((UFP4_\w+_LANES)\)\n#define \1\n")
 CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef|elif|else|endif)\b(.*)")
 
 
@@ -24,19 +25,23 @@ class Writer:
 
     def add(self, name, around):
         """The text of a header at this place, inside the conditions `around`."""
-        if any(conditions <= set(around) for conditions in self.written.get(name, [])):
-            return
         text = (self.folder / name).read_text(encoding="utf-8").replace("\\\n", "\0")
         once = "#pragma once" in text
+        lane_guard = LANE_GUARD.search(text)
+        key = lane_guard[1] if lane_guard else name
+        if any(conditions <= set(around) for conditions in self.written.get(key, [])):
+            return
         guard = "UFP4_ONE_" + re.sub(r"\W", "_", name)
+        if once or lane_guard:
+            self.written.setdefault(key, []).append(set(around))
         if once:
-            self.written.setdefault(name, []).append(set(around))
             self.lines += [f"// ---- {name}", f"#ifndef {guard}", f"#define {guard}"]
         open_conditions = list(around)
         for line in text.splitlines():
             if re.fullmatch(r"\s*(//.*)?", line) or line == "#pragma once":
                 continue
             self.follow(CONDITION.match(line), open_conditions)
+            self.written.pop(line.removeprefix("#undef "), None)
             target = INCLUDE.match(line)
             if target:
                 self.add(target[1], open_conditions)
@@ -56,7 +61,7 @@ class Writer:
             if word != "endif":
                 open_conditions.append(f"not {before} {word} {text}")
         else:
-            open_conditions.append(f"{word} {text}")
+            open_conditions.append(re.sub(r"UFP4_\w+_LANES", "a lane guard", f"{word} {text}"))
 
 
 def main(arguments):

@@ -33,6 +33,12 @@
 #define UFP4_ISAS avx2, avx_vnni
 #endif
 
+// Every instruction set with kernels of its own, each after its parent: x(name, architecture, parent).
+#define UFP4_EACH_ISA(x)                                                                                       \
+  x(avx2, X86, scalar) x(avx_vnni, X86, avx2) x(avx512, X86, avx2) x(avx512_bf16, X86, avx512)                 \
+      x(amx, X86, avx512_bf16) x(neon, ARM, scalar) x(neon_dotprod, ARM, neon) x(neon_i8mm, ARM, neon_dotprod) \
+          x(neon_bf16, ARM, neon_i8mm)
+
 // UFP4_HAS_ISA(name) is the token 1 or 0: whether the kernels of that instruction set are compiled. Where a name of
 // UFP4_ISAS is N, UFP4_SAME_N_N adds the argument 1 before the final 0; no other token does.
 #if defined(UFP4_ISAS)
@@ -54,6 +60,10 @@
   (UFP4_KNOWN(a) && UFP4_KNOWN(b) && UFP4_KNOWN(c) && UFP4_KNOWN(d) && UFP4_KNOWN(e) && UFP4_KNOWN(f) && \
    UFP4_KNOWN(g) && UFP4_KNOWN(h) && UFP4_KNOWN(i) && UFP4_KNOWN(j) && UFP4_KNOWN(rest))
 #define UFP4_ALL_KNOWN(...) UFP4_ALL_KNOWN_OF(__VA_ARGS__)
+#define UFP4_AND_KNOWN(isa, architecture, parent) &&UFP4_KNOWN(isa)
+#if !(1 UFP4_EACH_ISA(UFP4_AND_KNOWN))
+#error "ufp4: an instruction set of UFP4_EACH_ISA has no macro UFP4_SAME_"
+#endif
 #if !UFP4_ALL_KNOWN(UFP4_ISAS, , , , , , , , , , , )
 #error "ufp4: UFP4_ISAS must list instruction sets of ufp4, as -DUFP4_ISAS=avx2,avx512 (names: ufp4/cpu/isa.hpp)"
 #undef UFP4_ISAS  // this error is enough

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """ufp4 - tests: cmake/Dockerfile installs the sets of cmake/packages.txt, and README names its compilers; the CI workflows run presets and scripts
-that exist; CITATION.cff has the version; sanitized tests run every instruction set.
+that exist; CITATION.cff has the version; lists of instruction sets agree.
 
 SPDX-License-Identifier: Apache-2.0
 
@@ -47,13 +47,20 @@ def check_compilers(packages):
     check(sorted(jobs) == sorted(wanted), f"nightly.yml: not a job for each compiler of cmake/packages.txt: {sorted(set(jobs) ^ set(wanted))}")
 
 
-def check_sanitized_tiers():
-    """The preset sanitize-all lists every instruction set with kernels, so that config.hpp leaves none out of it."""
-    listed = re.search(r"all_isas\[\] = \{isa::scalar, ([^}]*)\}", (root / "include/ufp4/cpu/isa.hpp").read_text())[1]
+def check_tiers():
+    """What lists the instruction sets, and their parents, agrees with UFP4_EACH_ISA of config.hpp."""
+    listed = re.search(r"#define UFP4_EACH_ISA\(x\)((?:.*\\\n)*.*)", (root / "include/ufp4/config.hpp").read_text())[1]
+    parents = dict(re.findall(r"x\((\w+), \w+, (\w+)\)", listed))
     presets = json.loads((root / "CMakePresets.json").read_text())["configurePresets"]
     isas = next(p for p in presets if p["name"] == "sanitize-all")["cacheVariables"]["UFP4_ISAS"].split(";")
-    wanted = re.findall(r"isa::(\w+)", listed)
-    check(isas == wanted, f"CMakePresets.json: UFP4_ISAS of sanitize-all is {isas}, not cpu/isa.hpp's {wanted}")
+    check(isas == list(parents), f"CMakePresets.json: UFP4_ISAS of sanitize-all is {isas}, not config.hpp's {list(parents)}")
+    for file, row in (("include/ufp4/cpu/isa.hpp", r"^/// \| (\w+) +\|[^|]*\| (\w+) +\|$"), ("docs/cpu.md", r"^\| `(\w+)` \|[^|]*\| `(\w+)` \|$")):
+        table = dict(re.findall(row, (root / file).read_text(), re.MULTILINE))
+        table.pop("isa", None)
+        check(table == parents, f"{file}: its table of instruction sets is {table}, not config.hpp's {parents}")
+    manual = re.search(r"^\.Cm scalar ,.*\n.*\n.*", (root / "examples/ufp4/ufp4.1").read_text(), re.MULTILINE)[0]
+    missing = [name for name in parents if name not in re.findall(r"\w+", manual)]
+    check(not missing, f"ufp4.1: instruction sets that it does not name: {missing}")
 
 
 def docker_packages(text):
@@ -110,7 +117,7 @@ def check_citation():
 
 check_packages()
 check_citation()
-check_sanitized_tiers()
+check_tiers()
 try:
     import yaml
 except ImportError:

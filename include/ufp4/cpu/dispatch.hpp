@@ -44,7 +44,7 @@ inline std::string names_of(isa_set set) {
 [[gnu::noinline]] inline isa require_usable(isa tier, const char* asked_by) {
   if ((available() & compiled()).has(tier)) [[likely]]
     return tier;
-  if (tier > isa::neon_bf16 || tier == isa::automatic)
+  if (!is_known(tier) || tier == isa::automatic)
     reject_isa(asked_by, ufp4::detail::concat(static_cast<unsigned>(tier)).c_str(),
                "is not an instruction set of ufp4");
   reject_isa(asked_by, name(tier), available().has(tier) ? "was left out of this build" : "is not on this machine");

@@ -26,40 +26,42 @@ namespace ufp4::cpu::inline UFP4_TYPES {
 enum class isa : std::uint8_t {
   automatic,
   scalar,
-  avx2,
-  avx_vnni,
-  avx512,
-  avx512_bf16,
-  amx,
-  neon,
-  neon_dotprod,
-  neon_i8mm,
-  neon_bf16,
+#define UFP4_TIER(name, architecture, parent) name,
+  UFP4_EACH_ISA(UFP4_TIER)
+#undef UFP4_TIER
 };
 
 /// Every tier, each after its parent.
-inline constexpr isa all_isas[] = {isa::scalar, isa::avx2, isa::avx_vnni,     isa::avx512,    isa::avx512_bf16,
-                                   isa::amx,    isa::neon, isa::neon_dotprod, isa::neon_i8mm, isa::neon_bf16};
+inline constexpr isa all_isas[] = {isa::scalar,
+#define UFP4_TIER(name, architecture, parent) isa::name,
+                                   UFP4_EACH_ISA(UFP4_TIER)
+#undef UFP4_TIER
+};
+
+/// Whether a value is one of the enumerators.
+constexpr bool is_known(isa i) { return static_cast<unsigned>(i) <= sizeof all_isas / sizeof *all_isas; }
 
 /// The name in UFP4_ISA, UFP4_ISAS and error messages.
 constexpr const char* name(isa i) {
-  constexpr const char* names[] = {"automatic", "scalar", "avx2",         "avx_vnni",  "avx512",   "avx512_bf16",
-                                   "amx",       "neon",   "neon_dotprod", "neon_i8mm", "neon_bf16"};
-  return i <= isa::neon_bf16 ? names[static_cast<unsigned>(i)] : "?";
+#define UFP4_TIER(name, architecture, parent) #name,
+  constexpr const char* names[] = {"automatic", "scalar", UFP4_EACH_ISA(UFP4_TIER)};
+#undef UFP4_TIER
+  return is_known(i) ? names[static_cast<unsigned>(i)] : "?";
 }
 
-/// The tier whose kernel is used if a tier has none: mostly the enumerator before it; scalar is its own parent.
+/// The tier whose kernel is used if a tier has none; scalar is its own parent.
 constexpr isa parent(isa i) {
-  if (i == isa::avx512) return isa::avx2;
-  if (i <= isa::avx2 || i == isa::neon || i > isa::neon_bf16) return isa::scalar;
-  return static_cast<isa>(static_cast<unsigned>(i) - 1);
+#define UFP4_TIER(name, architecture, parent) isa::parent,
+  constexpr isa parents[] = {isa::scalar, isa::scalar, UFP4_EACH_ISA(UFP4_TIER)};
+#undef UFP4_TIER
+  return is_known(i) ? parents[static_cast<unsigned>(i)] : isa::scalar;
 }
 
 /// A set of tiers; scalar is in every set.
 class isa_set {
  public:
   /// Whether a tier is in the set.
-  constexpr bool has(isa i) const { return i <= isa::neon_bf16 && (bits_ >> static_cast<unsigned>(i) & 1u) != 0; }
+  constexpr bool has(isa i) const { return is_known(i) && (bits_ >> static_cast<unsigned>(i) & 1u) != 0; }
   /// Adds a tier.
   constexpr isa_set& add(isa i) {
     bits_ |= 1u << static_cast<unsigned>(i);

@@ -57,8 +57,8 @@
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// What the kernels of quantize_scalar and dequantize depend on, so that calls that differ in the rest share them.
-inline constexpr features portable_features = features::further_parts | features::search | element_features |
-                                              features::random_bits | features::other_rounding;
+inline constexpr features portable_features =
+    features::further_parts | features::search | element_features | features::random_bits | features::other_rounding;
 inline constexpr features decoded_features =
     features::further_parts | element_features | features::short_block | features::half_input | scale_features;
 
@@ -67,27 +67,32 @@ inline constexpr quantize_row quantize_kernels[] = {
     {isa::scalar, "quantize_scalar", [](const quantize_job&, const block_coder<rounding_spec>&) { return true; },
      &quantize_scalar<needs & portable_features>},
 #if UFP4_X86(avx2)
-    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize<needs>, &avx2::quantize_kernel::quantize_lanes<needs>},
+    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize<needs>,
+     &avx2::quantize_kernel::quantize_lanes<needs>},
 #endif
 #if UFP4_X86(avx512)
     {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize<needs>,
      &avx512::quantize_kernel::quantize_lanes<needs>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize<needs>, &neon::quantize_kernel::quantize_lanes<needs>},
+    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize<needs>,
+     &neon::quantize_kernel::quantize_lanes<needs>},
 #endif
 };
 template <features needs>
 inline constexpr kernel_row<amax_function> amax_kernels[] = {
     {isa::scalar, "amax_scalar", &amax_strips},
 #if UFP4_X86(avx2)
-    {isa::avx2, "amax_avx2", &avx2::quantize_kernel::amax_lanes<needs & (features::transform | features::half_input)>},
+    {isa::avx2, "amax_avx2",
+     &avx2::quantize_kernel::amax_lanes<(needs & (features::transform | features::half_input))>},
 #endif
 #if UFP4_X86(avx512)
-    {isa::avx512, "amax_avx512", &avx512::quantize_kernel::amax_lanes<needs & (features::transform | features::half_input)>},
+    {isa::avx512, "amax_avx512",
+     &avx512::quantize_kernel::amax_lanes<(needs & (features::transform | features::half_input))>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "amax_neon", &neon::quantize_kernel::amax_lanes<needs & (features::transform | features::half_input)>},
+    {isa::neon, "amax_neon",
+     &neon::quantize_kernel::amax_lanes<(needs & (features::transform | features::half_input))>},
 #endif
 };
 template <features needs>
@@ -190,15 +195,10 @@ inline constexpr gemm_rows gemm_kernels = gemm_rows_of<needs>();
 inline constexpr isa_set compiled_isas = [] {
   isa_set set;
   set.add(isa::scalar);
-  if (UFP4_X86(avx2)) set.add(isa::avx2);
-  if (UFP4_X86(avx_vnni)) set.add(isa::avx_vnni);
-  if (UFP4_X86(avx512)) set.add(isa::avx512);
-  if (UFP4_X86(avx512_bf16)) set.add(isa::avx512_bf16);
-  if (UFP4_X86(amx)) set.add(isa::amx);
-  if (UFP4_ARM(neon)) set.add(isa::neon);
-  if (UFP4_ARM(neon_dotprod)) set.add(isa::neon_dotprod);
-  if (UFP4_ARM(neon_i8mm)) set.add(isa::neon_i8mm);
-  if (UFP4_ARM(neon_bf16)) set.add(isa::neon_bf16);
+#define UFP4_TIER(name, architecture, parent) \
+  if (UFP4_##architecture(name)) set.add(isa::name);
+  UFP4_EACH_ISA(UFP4_TIER)
+#undef UFP4_TIER
   return set;
 }();
 #undef UFP4_X86

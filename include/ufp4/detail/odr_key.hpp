@@ -23,23 +23,8 @@
 #ifdef __clang__
 #define UFP4_KEY_clang 1
 #endif
-#if UFP4_HAS_ISA(amx)
-#define UFP4_KEY_amx_kernels 1
-#endif
 
 #if defined(__aarch64__)
-#if UFP4_HAS_ISA(neon)
-#define UFP4_KEY_neon_kernels 1
-#endif
-#if UFP4_HAS_ISA(neon_dotprod)
-#define UFP4_KEY_neon_dotprod_kernels 1
-#endif
-#if UFP4_HAS_ISA(neon_i8mm)
-#define UFP4_KEY_neon_i8mm_kernels 1
-#endif
-#if UFP4_HAS_ISA(neon_bf16)
-#define UFP4_KEY_neon_bf16_kernels 1
-#endif
 #ifdef __ARM_FEATURE_DOTPROD
 #define UFP4_KEY_DOTPROD 1
 #endif
@@ -89,18 +74,6 @@
 #define UFP4_KEY_SME 1
 #endif
 #else
-#if UFP4_HAS_ISA(avx2)
-#define UFP4_KEY_avx2_kernels 1
-#endif
-#if UFP4_HAS_ISA(avx_vnni)
-#define UFP4_KEY_avx_vnni_kernels 1
-#endif
-#if UFP4_HAS_ISA(avx512)
-#define UFP4_KEY_avx512_kernels 1
-#endif
-#if UFP4_HAS_ISA(avx512_bf16)
-#define UFP4_KEY_avx512_bf16_kernels 1
-#endif
 #ifdef __SSE3__
 #define UFP4_KEY_SSE3 1
 #endif
@@ -252,14 +225,18 @@
 #define UFP4_DIGIT(a, b, c, d) \
   UFP4_DIGIT_OF(UFP4_BIT(UFP4_KEY_##a), UFP4_BIT(UFP4_KEY_##b), UFP4_BIT(UFP4_KEY_##c), UFP4_BIT(UFP4_KEY_##d))
 
-#define UFP4_SETTINGS UFP4_DIGIT(NO_EXCEPTIONS, EXTERNAL_KERNELS, clang, amx_kernels)
+#define UFP4_SETTINGS                                                                                            \
+  UFP4_DIGIT_OF(UFP4_BIT(UFP4_KEY_NO_EXCEPTIONS), UFP4_BIT(UFP4_KEY_EXTERNAL_KERNELS), UFP4_BIT(UFP4_KEY_clang), \
+                UFP4_HAS_ISA(amx))
 #if defined(__aarch64__)
-#define UFP4_KERNEL_ISAS UFP4_DIGIT(neon_kernels, neon_dotprod_kernels, neon_i8mm_kernels, neon_bf16_kernels)
+#define UFP4_KERNEL_ISAS \
+  UFP4_DIGIT_OF(UFP4_HAS_ISA(neon), UFP4_HAS_ISA(neon_dotprod), UFP4_HAS_ISA(neon_i8mm), UFP4_HAS_ISA(neon_bf16))
 #define UFP4_ISA_DIGITS                                                                                    \
   UFP4_DIGIT(DOTPROD, MATMUL_INT8, BF16, SVE), UFP4_DIGIT(FP16_VECTOR_ARITHMETIC, FP16_FML, QRDMX, FRINT), \
       UFP4_DIGIT(SVE2, SHA3, ATOMICS, JCVT), UFP4_DIGIT(RCPC, MOPS, CSSC, SME), 0, 0, 0, 0, 0, 0
 #else
-#define UFP4_KERNEL_ISAS UFP4_DIGIT(avx2_kernels, avx_vnni_kernels, avx512_kernels, avx512_bf16_kernels)
+#define UFP4_KERNEL_ISAS \
+  UFP4_DIGIT_OF(UFP4_HAS_ISA(avx2), UFP4_HAS_ISA(avx_vnni), UFP4_HAS_ISA(avx512), UFP4_HAS_ISA(avx512_bf16))
 #define UFP4_ISA_DIGITS                                                                                               \
   UFP4_DIGIT(SSE3, SSSE3, SSE4_1, SSE4_2), UFP4_DIGIT(POPCNT, LZCNT, BMI, BMI2), UFP4_DIGIT(AVX, AVX2, FMA, F16C),    \
       UFP4_DIGIT(MOVBE, FMA4, XOP, TBM), UFP4_DIGIT(AVX512F, AVX512BW, AVX512DQ, AVX512VL),                           \

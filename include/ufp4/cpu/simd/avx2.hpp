@@ -7,17 +7,14 @@
 
 #if defined(__x86_64__)
 
-#include <ufp4/cpu/simd/target.hpp>
-#include <ufp4/format/scales.hpp>
+#undef UFP4_LANES
+#define UFP4_LANES avx2
+#include <ufp4/cpu/simd/x86_lanes.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX2)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx2 {
+UFP4_BEGIN_LANES()
 
-inline constexpr std::size_t lanes = 8;
 inline constexpr bool cheap_lookup = true;       ///< sixteen floats in an instruction or two
 inline constexpr std::size_t hadamard_regs = 8;  ///< of the 16 that exist
-
-#include <ufp4/cpu/simd/x86_lanes.inl>
 
 /// Sixteen floats in two halves; lookup ignores all but the low four bits of an index.
 struct table16 {
@@ -76,9 +73,35 @@ UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vextractf128 $1, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + step)) : "x"(v));
 }
 
-#include <ufp4/cpu/simd/shared_lanes.inl>
+using grid_table = table16;
+UFP4_LANE grid_table load_grid(const float* values) { return load_table(values); }
 
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
-UFP4_END_TARGET
+/// Lane l has nibble l of four bytes in its low bits; what is above does not matter to a lookup.
+UFP4_LANE void decode16(const grid_table& table, const std::uint8_t* codes, f32 (&v)[2]) {
+  const u32 to_nibble{0, 4, 8, 12, 16, 20, 24, 28};
+#pragma GCC unroll 2
+  for (std::size_t r = 0; r < 2; ++r) {
+    std::uint32_t word;
+    __builtin_memcpy(&word, codes + 4 * r, sizeof word);
+    v[r] = lookup(table, broadcast(word) >> to_nibble);
+  }
+}
+/// The low words of a and b; the quarters come out in the order 0, 2, 1, 3.
+UFP4_BINARY("x", u32, pack_all_words, u32, u32, "vpackusdw %2, %1, %0\n\tvpermq $0xD8, %0, %0")
+template <bool by_unit, std::size_t n>
+UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[n]) {
+  static_assert(!by_unit, "AVX2 has no instruction that rounds to bf16");
+#pragma GCC unroll 2
+  for (std::size_t r = 0; r < n; r += 2)
+    store(p + r * lanes, pack_all_words(round_bf16_numbers(v[r]) >> 16, round_bf16_numbers(v[r + 1]) >> 16));
+}
+
+/// `word` moved down by a nibble, below a nibble at the top; its other bits are arbitrary.
+UFP4_LANE u32 below_nibble(u32 nibble, u32 word) { return word >> 4 | (nibble & 0xF0000000u); }
+
+UFP4_END_LANES
+
+#include <ufp4/cpu/simd/shared_lanes.hpp>
+#undef UFP4_SHARED_LANES
 
 #endif

@@ -6,16 +6,14 @@
 
 #if defined(__aarch64__)
 
-#include <ufp4/cpu/simd/target.hpp>
-#include <ufp4/format/scales.hpp>
+#undef UFP4_LANES
+#define UFP4_LANES neon
+#include <ufp4/cpu/simd/lane_types.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_CODE::neon {
+UFP4_BEGIN_LANES()
 
-inline constexpr std::size_t lanes = 4;
 inline constexpr bool cheap_lookup = false;       ///< of sixteen floats
 inline constexpr std::size_t hadamard_regs = 16;  ///< of the 32 that exist
-
-#include <ufp4/cpu/simd/lanes.inl>
 
 using u64 = std::uint64_t __attribute__((vector_size(16)));
 
@@ -93,7 +91,7 @@ UFP4_LANE f32 load_broadcast(const void* p) {
   return r;
 }
 
-// For shared_lanes.inl: the words of all lanes are multiplied together.
+// For shared_lanes.hpp: the words of all lanes are multiplied together.
 using philox_word = u32;
 inline constexpr int philox_parts = 1;
 UFP4_LANE philox_word part_of(u32 v, int) { return v; }
@@ -142,8 +140,48 @@ UFP4_LANE f32 exchange(f32 v) {
 UFP4_LANE f32 load_pieces(const void* p, const void*) { return load_as<f32>(p); }
 UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base, v); }
 
-#include <ufp4/cpu/simd/shared_lanes.inl>
+/// Byte b of every value, for lookups of single bytes.
+struct grid_table {
+  u8 byte[4];
+};
+inline grid_table load_grid(const float* values) {
+  grid_table table;
+  for (std::size_t c = 0; c < 16; ++c)
+    for (std::size_t b = 0; b < 4; ++b)
+      table.byte[b][c] = static_cast<std::uint8_t>(ufp4::detail::to_bits(values[c]) >> 8 * b);
+  return table;
+}
+UFP4_LANE void decode16(const grid_table& table, const void* codes, f32 (&v)[4]) {
+  u8 pairs{};
+  __builtin_memcpy(&pairs, codes, 8);
+  const u8 code = zip_low_bytes(pairs & 15, pairs >> 4);
+  u8 byte[4];
+#pragma GCC unroll 4
+  for (std::size_t b = 0; b < 4; ++b) byte[b] = lookup_bytes(table.byte[b], code);
+  const u8 low[2] = {zip_low_bytes(byte[0], byte[1]), zip_high_bytes(byte[0], byte[1])};
+  const u8 high[2] = {zip_low_bytes(byte[2], byte[3]), zip_high_bytes(byte[2], byte[3])};
+#pragma GCC unroll 2
+  for (std::size_t i = 0; i < 2; ++i) {
+    v[2 * i] = zip_low_words(low[i], high[i]);
+    v[2 * i + 1] = zip_high_words(low[i], high[i]);
+  }
+}
+template <bool by_unit, std::size_t n>
+UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[n]) {
+  static_assert(!by_unit, "the bf16 instructions are not used: not every aarch64 machine has them");
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < n; ++r) store(p + r * lanes, upper_halves(round_bf16_numbers(v[r])));
+}
 
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon
+/// `word` moved down by a nibble, below a nibble at the top; its other bits are arbitrary.
+UFP4_LANE u32 below_nibble(u32 nibble, u32 word) {
+  asm("sri %0.4s, %1.4s, #4" : "+w"(nibble) : "w"(word));
+  return nibble;
+}
+
+UFP4_END_LANES
+
+#include <ufp4/cpu/simd/shared_lanes.hpp>
+#undef UFP4_SHARED_LANES
 
 #endif

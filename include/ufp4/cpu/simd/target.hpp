@@ -4,6 +4,9 @@
 // A function attribute does not apply to the lambdas and helpers inside a function, so kernels are written in regions
 // (architecture decision 4). Every #include of a header is above the region, which contains only kernels and the
 // instructions that they use. These are macros because a template cannot produce a pragma.
+//
+// A lane header is read for the instruction set UFP4_LANES, which the header that includes it sets; by itself, as an
+// editor reads it, for the one that is set here.
 #pragma once
 
 #include <ufp4/detail/compiler.hpp>
@@ -20,6 +23,37 @@
 #define UFP4_AVX512 UFP4_AVX2 ",avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni"
 #define UFP4_AVX512_BF16 UFP4_AVX512 ",avx512bf16"
 #define UFP4_AMX UFP4_AVX512_BF16 ",amx-tile,amx-int8,amx-bf16"
+
+#if !defined(UFP4_LANES) && defined(__aarch64__)
+#define UFP4_LANES neon
+#elif !defined(UFP4_LANES)
+#define UFP4_LANES avx2
+#endif
+#define UFP4_OF_LANES(what) UFP4_JOIN(UFP4_##what##_, UFP4_LANES)
+#define UFP4_JOIN(a, b) UFP4_JOINED(a, b)
+#define UFP4_JOINED(a, b) a##b
+#define UFP4_LANE_COUNT UFP4_OF_LANES(COUNT)  ///< of 32 bits
+#define UFP4_COUNT_avx2 8
+#define UFP4_COUNT_avx512 16
+#define UFP4_COUNT_neon 4
+#define UFP4_REGION_avx2 UFP4_BEGIN_TARGET(UFP4_AVX2)
+#define UFP4_REGION_avx512 UFP4_BEGIN_TARGET(UFP4_AVX512)
+#define UFP4_REGION_neon  // part of every aarch64
+#define UFP4_REGION_neon_dotprod UFP4_BEGIN_TARGET("arch=armv8.2-a+dotprod")
+#define UFP4_REGION_neon_i8mm UFP4_BEGIN_TARGET("arch=armv8.2-a+dotprod+i8mm")
+#define UFP4_REGION_neon_bf16 UFP4_BEGIN_TARGET("arch=armv8.2-a+bf16")
+#define UFP4_END_avx2 UFP4_END_TARGET
+#define UFP4_END_avx512 UFP4_END_TARGET
+#define UFP4_END_neon
+#define UFP4_END_neon_dotprod UFP4_END_TARGET
+#define UFP4_END_neon_i8mm UFP4_END_TARGET
+#define UFP4_END_neon_bf16 UFP4_END_TARGET
+/// The region and the namespace of the lanes, or one inside it.
+#define UFP4_BEGIN_LANES(...) \
+  UFP4_OF_LANES(REGION) namespace ufp4::cpu::detail::inline UFP4_CODE::UFP4_LANES __VA_OPT__(::) __VA_ARGS__ {
+#define UFP4_END_LANES \
+  }                    \
+  UFP4_OF_LANES(END)
 
 // For functions of one instruction or a few: always inlined, so that values stay in registers.
 #define UFP4_LANE inline __attribute__((always_inline))

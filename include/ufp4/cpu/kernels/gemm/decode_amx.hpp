@@ -51,7 +51,7 @@ inline void transpose_dwords(const std::uint8_t* from, std::size_t from_step, st
 /// The codes of K [k, k + depth) of rows [row, row + 16), row by row: in place, or staged where they are interleaved.
 template <features needs>
 byte_rows code_rows_of(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth,
-                              std::uint8_t (&staged)[tile_side * slice_k / 2]) {
+                       std::uint8_t (&staged)[tile_side * slice_k / 2]) {
   const std::uint8_t* p = q.codes + q.code_index(row, k);
   if (!has(needs, features::prepacked) || !q.interleaved) return {p, code_bytes(q.format, q.padded_cols)};
   constexpr std::size_t step = slice_k / 2;
@@ -208,9 +208,9 @@ struct decoder {
 
 /// Whether all products of values and scales are bf16 numbers, as the formats tell.
 template <features needs>
-inline constexpr bool products_always_fit = !has(needs, features::other_grid | element_features | features::f32_scale |
-                                                            features::bf16_scale | features::e8m0_scale |
-                                                            features::mixed_input);
+inline constexpr bool products_always_fit =
+    !has(needs, features::other_grid | element_features | features::f32_scale | features::bf16_scale |
+                    features::e8m0_scale | features::mixed_input);
 
 /// The words of the first half of a mixed row; zeros in the others.
 UFP4_LANE u32 first_half(u32 v) { return v & ~load_as<u32>(second_half); }
@@ -321,16 +321,16 @@ inline bool any_scale_outside(const magnitude_range& range, const float* scales,
 /// some product is not a normal bf16 number; the tiles are undefined then.
 template <features needs = features::all>
 bool decode_products(const decoder& d, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
-                            std::uint8_t* out) {
+                     std::uint8_t* out) {
   const quantized_source& q = *d.q;
   std::uint8_t code_stage[tile_side * slice_k / 2], scale_stage[tile_side * slice_k / 16];
   alignas(64) float scale[slice_k / 16 * 16];
-  const byte_rows codes = code_rows_of<needs & features::prepacked>(q, row, k, depth, code_stage);
+  const byte_rows codes = code_rows_of < needs & features::prepacked > (q, row, k, depth, code_stage);
   byte_rows scales{};
   bool outside = false;
   const bool folds = !products_always_fit<needs> && d.folds;
   if (folds) {
-    scales_of<needs & (scale_features | features::prepacked)>(q, row, live, k / d.block(), depth / d.block(), scale);
+    scales_of<(needs & (scale_features | features::prepacked))>(q, row, live, k / d.block(), depth / d.block(), scale);
     outside = any_scale_outside(d.scales, scale, depth / d.block());
   } else {
     scales = scale_rows_of(q, row, live, k, depth, scale_stage);
@@ -361,10 +361,10 @@ bool decode_products(const decoder& d, std::size_t row, std::size_t live, std::s
 
 /// The same without scales. Of two blocks of 16, the first is in the first 32 bytes of a tile row.
 template <features needs = features::all>
-void decode_values(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k,
-                          std::size_t depth, std::uint8_t* out) {
+void decode_values(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
+                   std::uint8_t* out) {
   std::uint8_t code_stage[tile_side * slice_k / 2];
-  const byte_rows codes = code_rows_of<needs & features::prepacked>(q, row, k, depth, code_stage);
+  const byte_rows codes = code_rows_of < needs & features::prepacked > (q, row, k, depth, code_stage);
   const row_prefetch next(q, row, k, depth);
   std::uint16_t values[16];  // bf16 holds them
   store(values, upper_halves(load_as<u32>(q.format.grid.value)));

@@ -72,8 +72,9 @@ struct gemm_blocks : tile_gemm {
         decode_values<needs>(job.left.q, row + i, live, k, depth, tiles);
         return true;
       });
-      scales_of<needs & (scale_features | features::prepacked)>(job.left.q, row + i, live, 0, job.padded() / job.block,
-                reinterpret_cast<float*>(out + value_bytes(job.padded())));
+      scales_of<(needs & (scale_features | features::prepacked))>(
+          job.left.q, row + i, live, 0, job.padded() / job.block,
+          reinterpret_cast<float*>(out + value_bytes(job.padded())));
     }
   }
 
@@ -160,7 +161,8 @@ struct gemm_blocks : tile_gemm {
       for (std::size_t j = 0; j < part.cols; j += tile_side) {
         const std::size_t live = part.cols - j < tile_side ? part.cols - j : tile_side;
         decode_values<needs>(job.right.q, part.col + j, live, k, depth, right);
-        scales_of<needs & (scale_features | features::prepacked)>(job.right.q, part.col + j, live, k / job.block, blocks, right_scale);
+        scales_of<(needs & (scale_features | features::prepacked))>(job.right.q, part.col + j, live, k / job.block,
+                                                                    blocks, right_scale);
         for (std::size_t i = 0; i < down; ++i) {
           const std::uint8_t* rows = left + i * tile_rows_bytes(job);
           const auto* scales = reinterpret_cast<const float*>(rows + value_bytes(job.padded()));
@@ -201,7 +203,8 @@ struct gemm_products : tile_gemm {
   }
   static bool takes(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
-      if (has(needs, features::mixed_input) && !side.is_quantized)  // gemm_plain_avx512, which some of its rows may need, knows no wide weights
+      if (has(needs, features::mixed_input) &&
+          !side.is_quantized)  // gemm_plain_avx512, which some of its rows may need, knows no wide weights
         return &side == &job.left && bf16_terms(side) == 1 && plain_fits(job) && !job.right.is_wide();
       return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format, 24));
     };
@@ -218,9 +221,9 @@ struct gemm_products : tile_gemm {
     if constexpr (has(needs, features::mixed_input))
       if (!job.left.is_quantized)
         return pack_tiles(job, rows, memory,
-                        [&](std::size_t i, std::size_t live, std::size_t k, std::size_t depth, std::uint8_t* tiles) {
-                          return plain_tiles(job.left.plain, row + i, live, k, depth, tiles);
-                        });
+                          [&](std::size_t i, std::size_t live, std::size_t k, std::size_t depth, std::uint8_t* tiles) {
+                            return plain_tiles(job.left.plain, row + i, live, k, depth, tiles);
+                          });
     product_table products;
     const decoder d = decoder::begin(job.left.q, products);
     pack_tiles(job, rows, memory,
@@ -290,7 +293,8 @@ struct gemm_products : tile_gemm {
     std::uint8_t* next = right + value_bytes(slice_k);
     if (!decode_products<needs>(d, part.col + j, one, k, depth, right)) return false;
     if (left > tile_side)
-      return decode_products<needs>(d, part.col + j + tile_side, left < width ? left - tile_side : tile_side, k, depth, next);
+      return decode_products<needs>(d, part.col + j + tile_side, left < width ? left - tile_side : tile_side, k, depth,
+                                    next);
     clear_rows(0, depth, next);
     return true;
   }
@@ -359,7 +363,7 @@ struct gemm_products : tile_gemm {
     for (const bool f : fit) all = all && f;
     for (std::size_t i = 0; i < part.rows; i += tile_side) all = all && left[left_bytes(job, i)] != std::byte{0};
     const std::size_t down = up(part.rows, tile_side) / tile_side;
-    if (products_always_fit<needs> || all) return store_tiles<needs & stored_features>(job, part, acc, down);
+    if (products_always_fit<needs> || all) return store_tiles < needs & stored_features > (job, part, acc, down);
     for (std::size_t j = 0; j < part.cols; j += width) {
       const std::size_t cols = part.cols - j < width ? part.cols - j : width;
       store_panel(job, {part.row, part.rows, part.col + j, cols}, fit[j / width], left,
@@ -376,7 +380,8 @@ struct gemm_products : tile_gemm {
       if (left[left_bytes(job, i)] == std::byte{0})
         multiply_apart(job, tiles);
       else
-        store_tiles<needs & stored_features>(job, tiles, acc + i / tile_side * area, up(panel.rows, tile_side) / tile_side);
+        store_tiles<needs & stored_features>(job, tiles, acc + i / tile_side * area,
+                                             up(panel.rows, tile_side) / tile_side);
     }
   }
 

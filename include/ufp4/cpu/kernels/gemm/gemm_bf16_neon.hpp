@@ -41,12 +41,11 @@
 #include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
 #include <ufp4/cpu/kernels/gemm/plain_bf16.hpp>
 
-UFP4_BEGIN_TARGET("arch=armv8.2-a+bf16")
-namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16 {
+#undef UFP4_LANES
+#define UFP4_LANES neon_bf16
+#include <ufp4/cpu/kernels/gemm/int8_unit_lanes.hpp>
 
-using namespace neon;
-
-#include <ufp4/cpu/kernels/gemm/gemm_int8_units.inl>
+UFP4_BEGIN_LANES()
 
 /// Four binary32 numbers as bf16, to nearest even; subnormal results are kept (unlike BFMMLA's).
 UFP4_UNARY("w", half_u16, to_bf16, f32, "bfcvtn %0.4h, %1.4s")
@@ -216,7 +215,6 @@ template <features needs = features::all>
 inline constexpr gemm_kernel gemm_bf16_kernel =
     kernel_of<blocked_gemm<bfmmla_gemm>, needs>(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128, accumulate::fast);
 
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::neon_bf16
-UFP4_END_TARGET
+UFP4_END_LANES
 
 #endif

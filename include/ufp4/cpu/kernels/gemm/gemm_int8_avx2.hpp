@@ -200,9 +200,9 @@ struct int8_panels : int8_panel_sizes {
                      store(to, shuffle_bytes(table, codes & mask));
                      store(to + 128, shuffle_bytes(table, codes >> 4 & mask));
                    });
-      column_scales<needs & (scale_features | features::prepacked)>(job.right, col + first, live - first,
-                                                                    k / job.block, length / job.block,
-                                                                    group + cols * job.block, right_block(job));
+      column_scales<(needs & (scale_features | features::prepacked))>(job.right, col + first, live - first,
+                                                                      k / job.block, length / job.block,
+                                                                      group + cols * job.block, right_block(job));
     }
   }
 
@@ -306,7 +306,8 @@ struct int8_gemm : int8_panels<needs> {
 
 template <class Dots, features needs = features::all>
 inline constexpr gemm_kernel int8_kernel =
-    wide_kernel_of<blocked_gemm<int8_gemm<Dots, needs>, needs & stored_features>, needs>(Dots::tier, Dots::name, 4, 512, 128);
+    wide_kernel_of<blocked_gemm<int8_gemm<Dots, needs>, needs & stored_features>, needs>(Dots::tier, Dots::name, 4, 512,
+                                                                                         128);
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx2
 UFP4_END_TARGET

@@ -102,8 +102,8 @@ struct int8_products : plain_scales<needs_> {
       const octad bytes = transposed_32(p + at, step);
       for (std::size_t i = 0; i < 8 && at + 4 * i < depth; ++i) *value++ = bytes.v[i] ^ 0x80808080u;
     }
-    scales_of<needs_ & (scale_features | features::prepacked)>(q, columns.col, columns.cols, k / job.block,
-                                                               depth / job.block, scale);
+    scales_of<(needs_ & (scale_features | features::prepacked))>(q, columns.col, columns.cols, k / job.block,
+                                                                 depth / job.block, scale);
   }
 };
 
@@ -172,7 +172,7 @@ inline void int8_decoding_tile(const Slice& s, const std::byte* left, float* acc
   int8_sums<rows> t;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
-  const typename Slice::decoder decode(s.table);
+  const typename Slice::decoder decode{s.table};
   const f32 magic = s.unit;
   const float* scale = s.scale;
   const std::size_t each = s.block / 16, steps = s.blocks * each, stride = s.codes.step;
@@ -497,10 +497,10 @@ struct int8_gemv {
       for (std::size_t k = 0; k < job.padded(); k += most) {
         const std::size_t depth = job.padded() - k < most ? job.padded() - k : most;
         s.blocks = depth / job.block;
-        s.codes = codes_of<needs & features::prepacked>(q, col, live, k, depth, staged);
+        s.codes = codes_of<(needs & features::prepacked)>(q, col, live, k, depth, staged);
         s.ahead = q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8;
         if (streams) s.ahead = prefetch_codes_for_decoding(s.ahead);
-        scales_of<needs & (scale_features | features::prepacked)>(q, col, live, k / job.block, s.blocks, scale);
+        scales_of<(needs & (scale_features | features::prepacked))>(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
         const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
         sum = multiply(s, row, sum);

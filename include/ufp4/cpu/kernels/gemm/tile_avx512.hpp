@@ -99,7 +99,7 @@ struct plain_scales {
   template <class Table>
   static void read_scales(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
                           std::size_t count, float* out, Table&) {
-    scales_of<needs & (scale_features | features::prepacked)>(q, row, live, block, count, out);
+    scales_of<(needs & (scale_features | features::prepacked))>(q, row, live, block, count, out);
   }
 };
 
@@ -163,7 +163,7 @@ class column_slice : public slice_data_of<Products> {
     if constexpr (Products::may_read_values)
       if (!decodes) return Products::read_values(job_, columns_, k, length, value, scale);
     const quantized_source& q = job_.right.q;
-    codes = codes_of<Products::needs & features::prepacked>(q, columns_.col, columns_.cols, k, length, staged_);
+    codes = codes_of < Products::needs & features::prepacked > (q, columns_.col, columns_.cols, k, length, staged_);
     Products::read_scales(q, columns_.col, columns_.cols, k / this->block, blocks, scale, table);
     prefetch_scales(q, columns_.col, k / this->block, blocks);
     if (!many_) {  // the next panel, in the order of memory

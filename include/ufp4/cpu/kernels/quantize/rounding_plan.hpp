@@ -1,4 +1,4 @@
-// ufp4 - how values become codes, as data: what the rounders of the vector kernels (rounder_lanes.inl) are set up with.
+// ufp4 - how values become codes, as data: what the rounders of the vector kernels (rounder_lanes.hpp) are set up with.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Any grid and any rounding that is a function of the value is a list of cuts: the index of t is the number of cuts
@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <ufp4/block/features.hpp>
+#include <ufp4/cpu/elements.hpp>
 #include <ufp4/round/round_to_grid.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -169,7 +169,8 @@ constexpr level_bins make_bins(float low, float high) {
   b.per_width = 30.0f / (high - low);
   const auto sum_of = [&](float v) {
     const double place = static_cast<double>(v) * static_cast<double>(b.per_width);
-    return ufp4::detail::to_bits(level_bins::zero) + static_cast<std::uint32_t>(static_cast<std::int32_t>(place + 0x1.8p52 - 0x1.8p52));
+    return ufp4::detail::to_bits(level_bins::zero) +
+           static_cast<std::uint32_t>(static_cast<std::int32_t>(place + 0x1.8p52 - 0x1.8p52));
   };
   b.first = sum_of(low);
   b.last = sum_of(high);

@@ -1,4 +1,4 @@
-// ufp4 - estimates of the errors of blocks under many scales that divide, over one instruction set's lanes.
+// ufp4 - estimates of the errors of blocks under many scales that divide, with AVX-512.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A search computes the errors that numerics 5 defines only of the scales that estimates leave. An estimate has no
@@ -6,7 +6,17 @@
 // ulp off changes it by as much, also next to a cut. With u = 2^-24, one estimated distance differs by less than 14 u
 // amax from the exact one, and a term of the specified error by 5 u amax: together less than 20 u amax. Therefore two
 // roots of sums of n squares differ by less than sqrt(n) 20 u amax, and two sums of magnitudes by less than n 20 u
-// amax; the roundings of a sum are worth n u of it. Needs lookup(low, high, index).
+// amax; the roundings of a sum are worth n u of it.
+#pragma once
+
+#if defined(__x86_64__)
+
+#undef UFP4_LANES
+#define UFP4_LANES avx512
+#include <ufp4/cpu/kernel_tables.hpp>
+#include <ufp4/cpu/kernels/quantize/error_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// How many scales one call takes.
 inline constexpr std::size_t estimates_at_once = 5;
@@ -101,3 +111,7 @@ struct error_estimates {
     }
   }
 };
+
+UFP4_END_LANES
+
+#endif

@@ -1,9 +1,14 @@
 // ufp4 - dequantize of formats with outer scales of rows and segments, several grids or one-bit exponents, over lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by dequantize_lanes.inl. The bits and the scales of the blocks of a stretch are decoded first. Where a block
+// The bits and the scales of the blocks of a stretch are decoded first. Where a block
 // has one of several grids its number selects the table; elements under one-bit exponents are multiplied by powers of
 // two; other formats are decoded as those without such parts.
+#if !defined(UFP4_DECODE_EXTENDED_LANES)
+#define UFP4_DECODE_EXTENDED_LANES
+#include <ufp4/cpu/kernels/dequantize/value_lanes.hpp>
+
+UFP4_BEGIN_LANES(dequantize_kernel)
 
 /// The parts of the bits that are stored for a block, a block a lane.
 class block_parts {
@@ -162,3 +167,6 @@ inline void dequantize_selected(const quantized_source& q, const sink& out, std:
       if (!direct) store_values(out, i, k, live, values);
     }
 }
+
+UFP4_END_LANES
+#endif

@@ -1,5 +1,10 @@
-// ufp4 - amax over one instruction set's lanes; included inside its region and namespace, after quantize_lanes.inl.
+// ufp4 - amax over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
+#if !defined(UFP4_AMAX_LANES)
+#define UFP4_AMAX_LANES
+#include <ufp4/cpu/kernels/quantize/tile_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// The largest lane of a vector.
 inline std::uint32_t largest_lane(u32 v) {
@@ -133,6 +138,11 @@ std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size
   last = last * height < whole.x.rows ? last * height : whole.x.rows;
   if (whole.padded_cols == 0 || first >= last) return 0;
   if constexpr (has(needs, features::transform))
-    if (whole.transform.n != 1) return amax_transformed<needs & (features::transform | features::half_input)>(whole.x, whole.transform, first, last);
+    if (whole.transform.n != 1)
+      return amax_transformed<(needs & (features::transform | features::half_input))>(whole.x, whole.transform, first,
+                                                                                      last);
   return amax_plain(whole.x, first, last);
 }
+
+UFP4_END_LANES
+#endif

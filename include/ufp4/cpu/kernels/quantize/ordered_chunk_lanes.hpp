@@ -1,7 +1,12 @@
-// ufp4 - contiguous elements without a transform, as lane_quantizer gives them to ordered_lanes.inl.
+// ufp4 - contiguous elements without a transform, as lane_quantizer gives them to ordered_avx512.hpp.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A chunk is as many blocks of one or two vectors as there are lanes. A part is some neighbouring chunks.
+#if !defined(UFP4_ORDERED_CHUNK_LANES)
+#define UFP4_ORDERED_CHUNK_LANES
+#include <ufp4/cpu/kernels/quantize/code_lanes.hpp>
+
+namespace ufp4::cpu::detail::inline UFP4_CODE::UFP4_LANES::quantize_kernel {
 
 constexpr std::size_t chunks_of_a_part = 4, vectors_of_a_part = chunks_of_a_part * 2 * lanes;
 
@@ -31,3 +36,6 @@ struct ordered_functions {
   void (*prepare)(const rounding_plan&, vector_factors&, std::size_t vectors) = nullptr;  ///< null: needs none
   code_ordered *code = nullptr, *products = nullptr;
 };
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::UFP4_LANES::quantize_kernel
+#endif

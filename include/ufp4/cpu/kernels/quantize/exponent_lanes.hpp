@@ -1,5 +1,10 @@
 // ufp4 - one-bit exponents of blocks, a block a lane, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
+#if !defined(UFP4_EXPONENT_LANES)
+#define UFP4_EXPONENT_LANES
+#include <ufp4/cpu/kernels/quantize/trial_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// Chooses the one-bit exponents of blocks of scaled values, and divides them by their powers of two: take_exponents.
 inline u32 take_exponents(const format_spec& f, float* t) {
@@ -99,3 +104,6 @@ class exponent_trial {
   float least_[2] = {};                                  ///< of the magnitudes with the exponent 1, by level
   f32 amax_[most_groups];                                ///< of the smallest groups
 };
+
+UFP4_END_LANES
+#endif

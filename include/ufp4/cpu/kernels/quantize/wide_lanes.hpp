@@ -3,6 +3,11 @@
 //
 // The codes of round_to_int8 and round_to_minifloat (round/). No division by the unit rounds, because it is a power of
 // two.
+#if !defined(UFP4_WIDE_LANES)
+#define UFP4_WIDE_LANES
+#include <ufp4/cpu/kernels/quantize/code_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// What such rounders are set up with: unit, qmax, and the fraction of a unit from which on `rounding` goes away from
 /// zero as cut[0]; of floats the bits of the mantissa, and the sign bit as sign_mask.
@@ -136,3 +141,6 @@ code_blocks* code_wide_of(ufp4::wide_element what, rounding_spec::kind rounding)
     if (what != ufp4::wide_element::int8) return code_wide_by<needs, wide_float_rounder, wide_float_nearest>(rounding);
   return code_wide_by<needs, wide_rounder, wide_nearest>(rounding);
 }
+
+UFP4_END_LANES
+#endif

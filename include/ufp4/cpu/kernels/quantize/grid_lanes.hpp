@@ -1,5 +1,11 @@
 // ufp4 - blocks with grids of their own, a block a lane: several regular grids, and pairs that differ in one value.
 // SPDX-License-Identifier: Apache-2.0
+#if !defined(UFP4_GRID_LANES)
+#define UFP4_GRID_LANES
+#include <ufp4/cpu/kernels/quantize/code_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/trial_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// Stochastic rounding of blocks whose grids, of magnitudes 0 .. 7 units or 0 1 2 3 4 6 8 12 units, differ: as
 /// two_bit_mantissa_stochastic_rounder, whose constants are numbers a lane.
@@ -210,3 +216,6 @@ class remapped_pair {
   bool first_is_negative_ = false;
   alignas(16) std::uint8_t map_[2][16] = {}, map_of_counts_[2][16] = {};
 };
+
+UFP4_END_LANES
+#endif

@@ -2,6 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What block_error (block/grid_choice.hpp) gives, with the codes where they are wanted.
+#if !defined(UFP4_TRIAL_LANES)
+#define UFP4_TRIAL_LANES
+#include <ufp4/cpu/kernels/quantize/error_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// How the values of blocks are compared with those of a grid.
 struct grid_trial {
@@ -184,3 +189,6 @@ inline code_two_trials* two_products_of(const rounding_plan& a, const rounding_p
                 : &code_two_products<uniform_rounder, in_halves, false>;
   return nullptr;
 }
+
+UFP4_END_LANES
+#endif

@@ -1,4 +1,4 @@
-// ufp4 - quantize contiguous elements without a transform, in their order, over one instruction set's lanes.
+// ufp4 - quantize contiguous elements without a transform, in their order, with AVX-512.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A vector is neighbours of a row, so nothing is transposed: the scale of a block is broadcast, and lane l of a word
@@ -17,6 +17,93 @@
 // | sort_codes(word)            | the codes of eight vectors in memory order: code l of vector j is at nibble j of |
 // |                             | lane l                                                                              |
 // | sort_code_pairs(word)       | the same of pairs of vectors with the even and the odd elements of 2 * lanes        |
+#pragma once
+
+#if defined(__x86_64__)
+
+#undef UFP4_LANES
+#define UFP4_LANES avx512
+#include <ufp4/cpu/kernels/quantize/ordered_chunk_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/tile_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
+
+/// a in the lanes whose bit in `which` is 0, b in the others.
+template <std::uint16_t which>
+UFP4_LANE u32 blend(u32 a, u32 b) {
+  u32 r;
+  asm("vpblendmd %2, %1, %0%{%3%}" : "=v"(r) : "v"(a), "v"(b), "Yk"(which));
+  return r;
+}
+/// One bit a lane of v that is below `limit`.
+UFP4_LANE std::uint32_t lanes_below(u32 v, std::uint32_t limit) {
+  std::uint32_t bits;
+  asm("vpcmpud $1, %2, %1, %%k1\n\tkmovw %%k1, %0" : "=r"(bits) : "v"(v), "v"(broadcast(limit)) : "k1");
+  return bits;
+}
+UFP4_BINARY("v", u32, maximum_of_words, u32, u32, "vpmaxuw %2, %1, %0")
+template <bool words>
+UFP4_LANE u32 larger(u32 a, u32 b) {
+  return words ? maximum_of_words(a, b) : maximum(a, b);
+}
+template <bool words>
+UFP4_LANE u32 halves_of(u32 a, u32 b) {
+  return larger<words>(blend<0xFF00>(a, b), quarters<0x4E>(a, b));
+}
+template <int which>
+UFP4_LANE u32 pick(u32 a, u32 b) {
+  u32 r;
+  asm("vshufps %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(which));
+  return r;
+}
+/// The order in which largest_of_blocks leaves the halves of u.
+constexpr std::size_t place_of(std::size_t i) {
+  constexpr std::uint8_t place[16] = {0, 8, 2, 10, 1, 9, 3, 11, 4, 12, 6, 14, 5, 13, 7, 15};
+  return place[i];
+}
+/// In each 16 bytes: two lanes of each of two vectors, then one of each of four; then the two quarters of a half.
+template <bool words>
+UFP4_LANE u32 largest_of_blocks(u32 (&u)[8]) {
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < 4; ++i) u[i] = larger<words>(blend<0xCCCC>(u[i], u[i + 4]), pick<0x4E>(u[i], u[i + 4]));
+#pragma GCC unroll 2
+  for (std::size_t i = 0; i < 2; ++i) u[i] = larger<words>(pick<0x88>(u[i], u[i + 2]), pick<0xDD>(u[i], u[i + 2]));
+  return larger<words>(quarters<0x88>(u[0], u[1]), quarters<0xDD>(u[0], u[1]));
+}
+UFP4_LANE u32 from_pairs(u32 v) {
+  const u32 lane = {0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15};
+  return as_bits(lookup(as_float(v), lane));
+}
+UFP4_LANE f32 two_broadcasts(const float* p) {
+  f32 r = load_broadcast(p);
+  asm("vbroadcastss %1, %0%{%2%}" : "+v"(r) : "m"(*bytes_of<4>(p + 1)), "Yk"(std::uint16_t{0xFF00}));
+  return r;
+}
+inline constexpr u32 lane_groups = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+template <int half>
+UFP4_LANE u32 words_of(u32 v) {
+  const u32 word = u32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + 16u * half;
+  u32 r;
+  asm("vpermw %2, %1, %0%{%3%}%{z%}" : "=v"(r) : "v"(word), "v"(v), "Yk"(std::uint32_t{0x55555555}));
+  return r;
+}
+/// Lanes l and l + 1, l even, have nibbles that are next to each other in memory: those with an even number are put
+/// together in lane l, those with an odd number in lane l + 1; then bytes are moved.
+UFP4_LANE u32 sort_codes(u32 word) {
+  const u64 from = u64{} + 0x1C140C04342C241C;  // the bits that a byte of a lane and the next has from the other lane
+  u32 other;
+  asm("vpmultishiftqb %2, %1, %0" : "=v"(other) : "v"(from), "v"(word));
+  const u64 keep = u64{} + 0xF0F0F0F00F0F0F0F;
+  const u64 vector = {0, 4, 1, 5, 2, 6, 3, 7};
+  return reinterpret_cast<u32>(lookup_bytes(reinterpret_cast<u8>(select(reinterpret_cast<u32>(keep), other, word)),
+                                            reinterpret_cast<u32>(vector * 0x0101010101010101 + 0x3830282018100800)));
+}
+UFP4_LANE u32 sort_code_pairs(u32 word) {
+  const u32 lane = {0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12},
+            pair = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
+  return reinterpret_cast<u32>(
+      lookup_bytes(reinterpret_cast<u8>(word), (lane * 4u + pair) * 0x01010101u + 0x0C080400u));
+}
 
 /// Vectors at .. at + 7. Those of bf16 are pairs of the even and of the odd elements of 2 * lanes neighbours.
 template <dtype kind>
@@ -270,3 +357,7 @@ ordered_functions ordered_functions_of(const rounding_plan& p, bool divides, [[m
   }
   return ordered_functions_for<needs, dtype::f32>(p, divides);
 }
+
+UFP4_END_LANES
+
+#endif

@@ -10,13 +10,22 @@
 // as many blocks are computed at once, and eight codes become a word by shifts.
 //
 // These are the loops over a matrix; the other files of this folder are the steps. They need the names of simd/,
-// read_row of hadamard_lanes.inl, and
+// and
 //
 // | load_transposed(p, step, v) | sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run  |
 // | magnitude_at_most(t, bound) | the smaller of the magnitude of t and a positive bound                             |
 // | add_code<bit>(word, j, index, t) | code j of a word, added after code j - 1: three bits of `index` from `bit` on |
 // |                             | under the sign of t                                                                |
 // | finish_codes<bit>(word)     | the word of eight codes that add_code was called for                               |
+#if !defined(UFP4_QUANTIZE_LANES)
+#define UFP4_QUANTIZE_LANES
+#include <ufp4/cpu/kernels/quantize/extended_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/ordered_chunk_lanes.hpp>
+#if UFP4_LANE_COUNT == 16
+#include <ufp4/cpu/kernels/quantize/ordered_avx512.hpp>
+#endif
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// One call of quantize_lanes.
 class lane_quantizer {
@@ -405,15 +414,15 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
       extended_quantizer q(job, coder, out, report, transform_of<needs>(job.transform), &code_products_of<needs>);
       return run(q);
     }
-  lane_quantizer::functions f{.transform = &transform_of<needs & (features::transform | features::half_input)>,
-                              .products = &code_products_of<needs & rounding_features>,
-                              .blocks = &code_blocks_of<needs & rounding_features>};
-  f.scales = &choose_scales<needs & (scale_features | features::quotient)>;
+  lane_quantizer::functions f{.transform = &transform_of<(needs & (features::transform | features::half_input))>,
+                              .products = &code_products_of<(needs & rounding_features)>,
+                              .blocks = &code_blocks_of<(needs & rounding_features)>};
+  f.scales = &choose_scales<(needs & (scale_features | features::quotient))>;
   if constexpr (has(needs, element_features)) f.wide = &code_wide_of<needs>;
   if constexpr (has(needs, features::tall_block))
     if (job.format.block.rows != 1) f.squares = &lane_quantizer::squares;
-#if defined(UFP4_ORDERED_LANES)
-  f.ordered = &ordered_functions_of<needs & (rounding_features | features::half_input)>;
+#if UFP4_LANE_COUNT == 16
+  f.ordered = &ordered_functions_of<(needs & (rounding_features | features::half_input))>;
 #endif
   if constexpr (!has(needs, element_features | features::other_grid | features::other_rounding))
     if (job.plans != nullptr) {
@@ -426,3 +435,6 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
   lane_quantizer q(job, coder, out, report, plan, f);
   run(q);
 }
+
+UFP4_END_LANES
+#endif

@@ -1,5 +1,13 @@
-// ufp4 - what quantize_lanes.inl needs of an instruction set, where AVX-512 has shorter ways: for AVX2 and NEON.
+// ufp4 - steps of the kernels that AVX-512 (steps_avx512.hpp) has shorter ways for: for AVX2 and NEON.
 // SPDX-License-Identifier: Apache-2.0
+#include <ufp4/cpu/simd/target.hpp>
+#if UFP4_LANE_COUNT == 16
+#include <ufp4/cpu/kernels/steps_avx512.hpp>
+#elif !defined(UFP4_STEP_LANES)
+#define UFP4_STEP_LANES
+#include <ufp4/cpu/simd/lanes.hpp>
+
+UFP4_BEGIN_LANES()
 
 /// Sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run.
 UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
@@ -58,3 +66,6 @@ UFP4_LANE void load_dwords(const std::uint8_t* const (&row)[lanes], std::size_t 
   for (std::size_t i = 0; i < 4; ++i) t[i] = as_bits(load_pieces(row[i] + at, row[(i + 4) % lanes] + at));
   transpose4(t);
 }
+
+UFP4_END_LANES
+#endif

@@ -1,9 +1,17 @@
 // ufp4 - quantize of formats with outer scales of rows and segments, several grids or one-bit exponents, over lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blocks are lanes as in quantize_lanes.inl, whose steps these loops share. What is constant for a call there is a
+// Blocks are lanes as in quantize_lanes.hpp, whose steps these loops share. What is constant for a call there is a
 // number a lane here: the constants of the outer scale, the grid of the block. Errors are computed for every grid, and
 // codes to nearest even with them; a mask selects those of the grid that the block has.
+#if !defined(UFP4_EXTENDED_LANES)
+#define UFP4_EXTENDED_LANES
+#include <ufp4/cpu/kernels/quantize/exponent_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/grid_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/tile_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/value_scale_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// Outer scales a lane: tensor_constants::decode and encode.
 struct outer_lanes {
@@ -708,3 +716,6 @@ inline bool takes_extended(const quantize_job& job, const block_coder<rounding_s
   }
   return suitable;
 }
+
+UFP4_END_LANES
+#endif

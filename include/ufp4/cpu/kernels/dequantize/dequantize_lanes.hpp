@@ -1,4 +1,4 @@
-// ufp4 - dequantize over one instruction set's lanes; included inside its region and namespace.
+// ufp4 - dequantize over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The scales of a stretch of columns are decoded first and multiplied by the tensor scale; then sixteen codes take a
@@ -8,11 +8,11 @@
 // | decode16(table, codes, v)     | the values of sixteen codes in memory order                                       |
 // | store_bf16<by_unit>(p, v)     | RNE where adding half an ulp to a NaN's bits leaves a NaN; by_unit: rounded by an |
 // |                               | instruction that takes subnormals for zeros                                       |
+#if !defined(UFP4_DEQUANTIZE_LANES)
+#define UFP4_DEQUANTIZE_LANES
+#include <ufp4/cpu/kernels/dequantize/extended_lanes.hpp>
 
-inline constexpr std::size_t group = 16, group_regs = group / lanes;
-
-/// Every NaN becomes the quiet NaN, of which a rounding that adds to its bits leaves a NaN.
-UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00000u)); }
+UFP4_BEGIN_LANES(dequantize_kernel)
 
 /// fl(scale * tensor scale) of `count` blocks of a row, padded with zeros to whole registers.
 template <features needs = features::all>
@@ -151,17 +151,6 @@ inline void decode_wide(const std::uint8_t* codes, float unit, const float* scal
     for (std::size_t i = 0; i < group; i += lanes) store(out + k + i, numbers_of_bytes(from + i) * one * scale);
   }
 }
-/// Writes `live` values to row i from column k on.
-inline void store_values(const sink& out, std::size_t i, std::size_t k, std::size_t live, const float* values) {
-  std::size_t done = 0;
-  if (out.col_stride == 1 && out.kind != dtype::f32) {
-    auto* half = static_cast<std::uint16_t*>(out.data) + out.offset(i, k);
-    for (; done + lanes <= live; done += lanes)
-      store(half + done,
-            out.kind == dtype::bf16 ? narrow_bf16(quiet_nans(load(values + done))) : narrow_fp16(load(values + done)));
-  }
-  if (done != live) store_row(out, i, k + done, live - done, values + done);
-}
 /// dequantize_rows of a format with elements of one byte.
 inline void dequantize_wide(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
@@ -178,15 +167,14 @@ inline void dequantize_wide(const quantized_source& q, const sink& out, std::siz
     }
 }
 
-#include <ufp4/cpu/kernels/dequantize/extended_lanes.inl>
-
 /// Does what dequantize_scalar does, which it calls for some formats.
 template <bool has_unit, features needs>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   if constexpr (has(needs, features::short_block | element_features))
-    if (is_decoded_by_scalar(q.format)) return dequantize_scalar<needs & features::further_parts>(q, out, first, last);
+    if (is_decoded_by_scalar(q.format))
+      return dequantize_scalar<(needs & features::further_parts)>(q, out, first, last);
   bool extended = false;
   if constexpr (has(needs, features::further_parts)) {
     extended = has(features_of(q.format), features::further_parts);
@@ -219,3 +207,6 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
       (size == 4 ? scatter<4> : scatter<2>)(values, live - done, to, step);
     }
 }
+
+UFP4_END_LANES
+#endif

@@ -1,14 +1,20 @@
 // ufp4 - Philox4x32-10, block scales, and shuffles of whole vectors: the one body for all CPU instruction sets.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included by avx512.hpp, avx2.hpp and neon.hpp, at the end of their target regions and namespaces, which define
-// low_pairs, high_pairs, low_quads, high_quads, upper_halves and
+// Needs of an instruction set low_pairs, high_pairs, low_quads, high_quads, upper_halves and
 //
 // | philox_word, philox_parts | words as they are multiplied: some instruction sets keep the lanes in two parts   |
 // | part_of(v, part)          | one part of the words of all lanes                                                |
 // | join_parts(part, ...)     | all lanes again                                                                   |
 // | multiply(a, b, high, low) | the upper and the lower half of each product                                      |
 // | xor_all(a, b, c)          | a ^ b ^ c                                                                         |
+#if !defined(UFP4_SHARED_LANES)
+#define UFP4_SHARED_LANES
+#if !defined(UFP4_LANES)  // opened alone
+#include <ufp4/cpu/simd/lanes.hpp>
+#endif
+
+UFP4_BEGIN_LANES()
 
 // ---- Philox, one counter a lane. philox4x32 of round/philox.hpp is the reference.
 
@@ -214,3 +220,6 @@ UFP4_LANE void butterflies(f32 (&v)[count]) {
       }
   }
 }
+
+UFP4_END_LANES
+#endif

@@ -1,9 +1,15 @@
-// ufp4 - the Hadamard transform of rows over one instruction set's lanes; included inside its region and namespace.
+// ufp4 - the Hadamard transform of rows over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
 // Needs the names of simd/, and hadamard_regs: how many registers of a run are transformed at once. A stage of a stride
 // below `lanes` is one exchange and one fma with +-1, which rounds a + b and a - b as the scalar code does, zeros
 // included; other stages combine registers. A longer run is transformed in parts, then across them in the cache.
+#if !defined(UFP4_HADAMARD_LANES)
+#define UFP4_HADAMARD_LANES
+#include <ufp4/cpu/kernels/kernels_scalar.hpp>
+#include <ufp4/cpu/simd/lanes.hpp>
+
+UFP4_BEGIN_LANES(transform_kernel)
 
 /// Constants of a call: `flip` is xored into the input, `factor` multiplies the output. The inverse has its signs in
 /// the factors: a product with -c is the negated product.
@@ -196,3 +202,6 @@ inline void hadamard_rows(const transform_spec& t, bool inverse, const source& x
   }
   if (past_caches) end_stream();
 }
+
+UFP4_END_LANES
+#endif

@@ -1,9 +1,9 @@
 // ufp4 - what the lanes of avx2.hpp and avx512.hpp have in common: one instruction a function, of either width.
 // SPDX-License-Identifier: Apache-2.0
-//
-// Included by both, inside their target regions and namespaces, after `lanes`.
 
-#include <ufp4/cpu/simd/lanes.inl>
+#include <ufp4/cpu/simd/lane_types.hpp>
+
+UFP4_BEGIN_LANES()
 
 /// Neighbouring dwords, or pairs of them, of a and b side by side, from the lower or upper half of each 16 bytes.
 template <class V>
@@ -80,7 +80,7 @@ UFP4_LANE u32 map_nibbles(u8 map, u32 word) {
   return shuffle_bytes(map, word & 0x0F0F0F0Fu) | shuffle_bytes(map, word >> 4 & 0x0F0F0F0Fu) << 4;
 }
 
-// For shared_lanes.inl: the numbers of even lanes and those of odd lanes, each in the lower half of 64 bits, so that a
+// For shared_lanes.hpp: the numbers of even lanes and those of odd lanes, each in the lower half of 64 bits, so that a
 // product is one instruction. Nothing reads the upper halves.
 using u64 = std::uint64_t __attribute__((vector_size(4 * lanes)));
 using philox_word = u64;
@@ -98,3 +98,5 @@ UFP4_LANE void multiply(philox_word a, u32 b, philox_word& high, philox_word& lo
   low = product_of_halves(a, b);
   high = upper_in_lower(low);
 }
+
+UFP4_END_LANES

@@ -1,5 +1,11 @@
 // ufp4 - blocks of scaled values to words of eight codes, a block a lane, and codes and scales to memory.
 // SPDX-License-Identifier: Apache-2.0
+#if !defined(UFP4_CODE_LANES)
+#define UFP4_CODE_LANES
+#include <ufp4/cpu/kernels/quantize/block_scale_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/rounder_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 /// The random bits of a run a lane (numerics 3): the Philox counters of its first eight elements, and the keys.
 struct random_bit_lanes {
@@ -303,3 +309,6 @@ inline void store_scales(void* out, scale_kind kind, const u32* scales, std::siz
     words[i / a_word] |= scales[i] << static_cast<std::uint32_t>(8 * bytes * (i % a_word));
   store_lanes(words, count / a_word, base, stride * bytes, live);
 }
+
+UFP4_END_LANES
+#endif

@@ -1,9 +1,14 @@
 // ufp4 - the scales of blocks from their amax, a block a lane, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What choose_scale (block/scale_rules.hpp) gives, as many blocks at
-// once as there are lanes. Special blocks are those that are zero or not finite, and those whose scale, amax or factor
-// is not a normal number: choose_scale itself computes the scales of the latter.
+// What choose_scale (block/scale_rules.hpp) gives. Special blocks are those that are zero or not finite,
+// and those whose scale, amax or factor is not a normal number: choose_scale computes the scales of the latter.
+#if !defined(UFP4_BLOCK_SCALE_LANES)
+#define UFP4_BLOCK_SCALE_LANES
+#include <ufp4/cpu/kernels/kernels_scalar.hpp>
+#include <ufp4/cpu/simd/lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 struct lane_scales {
   f32 factor;
@@ -40,8 +45,7 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rul
                                                 lane_scales& s, quantize_report& report) {
   const format_spec& f = c.format;
   const auto scale_of = [&](float a) {
-    return ufp4::detail::scale_from_bits(f, c.tensor,
-                                         ufp4::detail::scale_bits_of_amax(f, c.rule.what, c.tensor, a));
+    return ufp4::detail::scale_from_bits(f, c.tensor, ufp4::detail::scale_bits_of_amax(f, c.rule.what, c.tensor, a));
   };
   const u32 nonfinite = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits),
             empty = reinterpret_cast<u32>(amax == 0u);
@@ -99,3 +103,6 @@ template <features needs>
   s.factor = empty != 0u ? broadcast(1.0f) : s.factor;
   s.zero = empty;
 }
+
+UFP4_END_LANES
+#endif

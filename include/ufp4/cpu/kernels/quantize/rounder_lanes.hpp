@@ -3,6 +3,12 @@
 //
 // A rounder gives the index of |t| in three bits from `bit` on, with the next bit clear and the other bits arbitrary.
 // `random` is the random number of the element, 16 bits; only rounders with is_stochastic read it.
+#if !defined(UFP4_ROUNDER_LANES)
+#define UFP4_ROUNDER_LANES
+#include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
+#include <ufp4/cpu/kernels/step_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
 
 UFP4_LANE f32 magnitude(f32 t) { return as_float(as_bits(t) & ufp4::detail::magnitude_mask); }
 
@@ -126,7 +132,7 @@ struct halves_stochastic_rounder {
   }
 };
 
-#if defined(UFP4_ORDERED_LANES)
+#if UFP4_LANE_COUNT == 16
 /// The bins at the ends, as sums with level_bins::zero. Sums below 0 and NaNs are clamped too.
 struct bin_ends {
   i32 first, last;
@@ -145,7 +151,7 @@ struct cuts_rounder {
 
   template <std::size_t count>
   UFP4_LANE void ranks(const f32 (&t)[count], u32 (&index)[count]) const {
-#if defined(UFP4_ORDERED_LANES)
+#if UFP4_LANE_COUNT == 16
     if (plan.ranks.usable) return ranks_by_bins(t, index);
 #endif
     for (int i = 0; i < plan.cuts; ++i) {
@@ -154,7 +160,7 @@ struct cuts_rounder {
       for (std::size_t j = 0; j < count; ++j) index[j] -= reinterpret_cast<u32>(t[j] > cut);
     }
   }
-#if defined(UFP4_ORDERED_LANES)
+#if UFP4_LANE_COUNT == 16
   template <std::size_t count>
   UFP4_LANE void ranks_by_bins(const f32 (&t)[count], u32 (&index)[count]) const {
     const rank_bins& r = plan.ranks;
@@ -250,3 +256,6 @@ struct near_uniform_stochastic {
     return sum;
   }
 };
+
+UFP4_END_LANES
+#endif

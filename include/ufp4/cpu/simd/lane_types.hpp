@@ -1,7 +1,12 @@
 // ufp4 - what the lanes of every instruction set have in common: types, memory, bits.
 // SPDX-License-Identifier: Apache-2.0
-//
-// Included by avx512.hpp, avx2.hpp and neon.hpp, inside their target regions and namespaces, after `lanes`.
+
+#include <ufp4/cpu/simd/target.hpp>
+#include <ufp4/format/scales.hpp>
+
+UFP4_BEGIN_LANES()
+
+inline constexpr std::size_t lanes = UFP4_LANE_COUNT;
 
 using f32 = float __attribute__((vector_size(4 * lanes)));
 using i32 = std::int32_t __attribute__((vector_size(4 * lanes)));
@@ -34,3 +39,5 @@ UFP4_LANE u32 round_bf16_numbers(f32 v) {
 }
 /// v rounded to bf16 (RNE; overflow is infinity, a NaN a NaN) in the upper half of each lane; the lower is arbitrary.
 UFP4_LANE u32 round_bf16(f32 v) { return v == v ? round_bf16_numbers(v) : broadcast(0x7FC00000u); }
+
+UFP4_END_LANES

@@ -1,5 +1,11 @@
 // ufp4 - quantized_gemm in integers over classes of dot products: the body of each tier of gemm_int8_neon.hpp.
 // SPDX-License-Identifier: Apache-2.0
+#if defined(__aarch64__)
+#include <ufp4/cpu/kernels/gemm/int8_panels_neon.hpp>
+
+UFP4_BEGIN_LANES()
+
+using namespace neon;
 
 /// Dots is a layout (int8_panels) with the dot products of a unit and eight columns: sum, begin(start), add(sums, left,
 /// right) of 16 k, end(sum, start, c) as bits.
@@ -83,3 +89,6 @@ UFP4_LANE void add_matrices(Sum (&sum)[pairs], const std::byte* left, const std:
     for (std::size_t c = 0; c < 4; ++c) add(sum[p].v[c], a, b[c]);
   }
 }
+
+UFP4_END_LANES
+#endif

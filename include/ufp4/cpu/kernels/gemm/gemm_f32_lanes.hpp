@@ -1,7 +1,14 @@
 // ufp4 - GEMM for AVX2 and NEON: columns of operands side by side, a column a lane, and quantized_gemm in binary32.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Included in a target region. Codes and scales are read as rows of dwords: of eight codes, or one, two or four scales.
+// Codes and scales are read as rows of dwords: of eight codes, or one, two or four scales.
+#if !defined(UFP4_GEMM_F32_LANES)
+#define UFP4_GEMM_F32_LANES
+#include <ufp4/cpu/gemm_blocked.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
+#include <ufp4/cpu/kernels/step_lanes.hpp>
+
+UFP4_BEGIN_LANES()
 
 /// A kernel reads the same k of columns this many further on next: their codes and scales are prefetched.
 inline constexpr std::size_t columns_ahead = 16;
@@ -254,3 +261,6 @@ struct f32_gemm {
     }
   }
 };
+
+UFP4_END_LANES
+#endif

@@ -1,7 +1,17 @@
 // ufp4 - reading a matrix into tiles, transformed, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantize_lanes.inl explains runs, bands and tiles.
+// quantize_lanes.hpp explains runs, bands and tiles.
+#if !defined(UFP4_TILE_LANES)
+#define UFP4_TILE_LANES
+#include <ufp4/cpu/kernel_tables.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/read_ahead.hpp>
+#include <ufp4/cpu/kernels/quantize/rounder_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
+
+using transform_kernel::read_row;
 
 /// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (2 KiB,
 /// or one band) that reading, which waits for memory, and rounding, which does not, alternate often.
@@ -287,3 +297,6 @@ inline void read_through_buffer(const source& x, const tile_transform& h, std::s
 
 /// Whether a lane is better a row, read along the columns, than a run of a row.
 inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1; }
+
+UFP4_END_LANES
+#endif
