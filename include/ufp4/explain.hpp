@@ -86,7 +86,8 @@ namespace ufp4::cpu::inline UFP4_CODE {
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
 explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                     const gemm_options& options = {}) {
-  return detail::explain_gemm(ctx, detail::kernels::gemm<ufp4::detail::features_of_product<A, B, accumulate::folded_bf16>>,
+  return detail::explain_gemm(ctx,
+                              detail::kernels::gemm<ufp4::detail::features_of_product<A, B, accumulate::folded_bf16>>,
                               ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options));
 }
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
@@ -121,7 +122,8 @@ template <quantized_like Q, matrix_scalar T>
 explanation explain(const context& ctx, const Q& q, const matrix_view<T>&) {
   const isa tier = resolve(ctx);
   const auto& kernels =
-      detail::kernels::dequantize<ufp4::detail::features_of_matrix<Q> | ufp4::detail::features_of_scalar<T>>;
+      detail::kernels::dequantize < ufp4::detail::features_of_matrix<Q> | ufp4::detail::features_of_scalar < T >>
+      ;
   const bool is_portable = detail::is_decoded_by_scalar(any_quantized_view(q).spec());
   return detail::explain_row("dequantize", detail::kernel_for(kernels, is_portable ? isa::scalar : tier), tier, ctx);
 }
@@ -135,7 +137,8 @@ template <matrix_scalar X, matrix_scalar Y, transform Transform>
 explanation explain(const context& ctx, const matrix_view<X>&, const matrix_view<Y>&, const Transform&) {
   const isa tier = resolve(ctx);
   const auto& table =
-      detail::kernels::hadamard<ufp4::detail::features_of_scalar<X> | ufp4::detail::features_of_scalar<Y>>;
+      detail::kernels::hadamard < ufp4::detail::features_of_scalar<X> | ufp4::detail::features_of_scalar < Y >>
+      ;
   return detail::explain_row("hadamard", detail::kernel_for(table, tier), tier, ctx);
 }
 template <matrix_scalar X, matrix_scalar Y, transform Transform>

@@ -57,7 +57,8 @@ void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, c
   detail::check_group(jobs);
   using A = typename As::value_type;
   using B = typename Bs::value_type;
-  cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<detail::features_of_product<A, B, accumulate::folded_bf16>>, jobs);
+  cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<detail::features_of_product<A, B, accumulate::folded_bf16>>,
+                         jobs);
 }
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 void quantized_gemm_grouped(const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {

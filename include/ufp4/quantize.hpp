@@ -258,13 +258,15 @@ concept viewable = requires(const T& x) { viewed(x); };
 template <class F, class X, class... Policies>
 constexpr bool quantizes() {
   constexpr bool is_format = quantizer_target<F>, is_matrix = viewable<X> || contiguous_values<X> || is_batch<X>;
-  static_assert(is_format, "quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a "
-                           "compat preset");
+  static_assert(is_format,
+                "quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a "
+                "compat preset");
   static_assert(is_matrix, "quantize: x is a matrix_view, a matrix, a span, array or vector, or a matrix_batch");
   if constexpr (!viewable<X> && contiguous_values<X>) {
     constexpr bool known = row_of_values<X>;
-    static_assert(known, "quantize: the elements of x are float, bf16 or fp16 (matrix_element lists the types); convert "
-                         "others, such as double, first");
+    static_assert(known,
+                  "quantize: the elements of x are float, bf16 or fp16 (matrix_element lists the types); convert "
+                  "others, such as double, first");
     if constexpr (!known) return false;
   }
   if constexpr (is_format && is_matrix && !is_batch<X>) return are_policies<Policies...>();
@@ -285,7 +287,8 @@ tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const Transfo
   detail::check_signs("amax", options.transform);
   cpu::resolve(ctx);
   const format_spec format{};  // only its block length matters, which divides every transform
-  return {detail::amax_of<detail::features_of_scalar<T> | detail::features_of_policies<Transform>()>(ctx, detail::make_job(detail::source_of(x), format, options))};
+  return {detail::amax_of < detail::features_of_scalar<T> |
+          detail::features_of_policies<Transform>() > (ctx, detail::make_job(detail::source_of(x), format, options))};
 }
 template <matrix_scalar T, transform Transform = transform_spec>
 tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}) {
@@ -311,7 +314,8 @@ any_quantized quantize(const cpu::context& ctx, const format_spec& format, const
 template <matrix_scalar T, class... Policies>
 any_quantized_view quantize_into(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
                                  const quantized_storage& memory, const Policies&... policies) {
-  return detail::quantize_into_memory<any_quantized_view>(ctx, format, detail::source_of(x), memory, detail::collect_as_data<T>(policies...));
+  return detail::quantize_into_memory<any_quantized_view>(ctx, format, detail::source_of(x), memory,
+                                                          detail::collect_as_data<T>(policies...));
 }
 /// Quantizes into a matrix of that format, shape and transform, without allocating matrix memory.
 template <matrix_scalar T, class... Policies>
@@ -406,8 +410,9 @@ void quantize(const cpu::context&, const format_spec&, const X&, const Policies&
 /// A function is not a policy.
 template <class F, class X, class... Policies>
 void quantize(const X&, float (*)(float), const Policies&...) {
-  static_assert(std::is_void_v<F>, "quantize: a rounding policy is a class such as nearest_even, stochastic, or one of "
-                                   "your own (rounding_policy in concepts.hpp), not a function");
+  static_assert(std::is_void_v<F>,
+                "quantize: a rounding policy is a class such as nearest_even, stochastic, or one of "
+                "your own (rounding_policy in concepts.hpp), not a function");
 }
 template <matrix_scalar T, class... Policies>
 any_quantized_view quantize_into(const format_spec& format, const matrix_view<T>& x, const quantized_storage& memory,

@@ -69,7 +69,8 @@ inline constexpr features block_features =
 inline constexpr features element_features = features::byte_element | features::byte_float;
 inline constexpr features policy_features =
     features::transform | features::random_bits | features::other_rounding | features::search;
-inline constexpr features product_features = features::prepacked | features::mixed_input | features::any_product | features::other_mode;
+inline constexpr features product_features =
+    features::prepacked | features::mixed_input | features::any_product | features::other_mode;
 inline constexpr features format_features = ~(policy_features | product_features | features::half_input);
 
 /// A power of two from 2^-60 to 2^60.
@@ -103,12 +104,12 @@ UFP4_HD constexpr features parts_of(const format_spec& f) {
 constexpr features features_of(const format_spec& f) {
   const bool several = f.choice.count != 0 || f.block.group.wide != 0;
   const features all = parts_of(f) | features_of(f.scale) |
-                 only_if(f.scale != scale_kind::e8m0 && !f.two_level(), features::quotient) |
-                 only_if(f.block.rows > 1, features::tall_block) |
-                 (f.block.cols < 16    ? features::short_block
-                  : f.block.cols == 16 ? features::block_16
-                  : f.block.cols == 32 ? features::block_32
-                                       : features::long_block);
+                       only_if(f.scale != scale_kind::e8m0 && !f.two_level(), features::quotient) |
+                       only_if(f.block.rows > 1, features::tall_block) |
+                       (f.block.cols < 16    ? features::short_block
+                        : f.block.cols == 16 ? features::block_16
+                        : f.block.cols == 32 ? features::block_32
+                                             : features::long_block);
   return f.is_wide() ? all : all | (several ? grid_features : features_of(f.grid));
 }
 

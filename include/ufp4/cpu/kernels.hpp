@@ -59,6 +59,9 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 /// What the kernels of quantize_scalar and dequantize depend on, so that calls that differ in the rest share them.
 inline constexpr features portable_features =
     features::further_parts | features::search | element_features | features::random_bits | features::other_rounding;
+inline constexpr features quantized_features = portable_features | features::transform | features::half_input |
+                                               features::quotient | grid_features | scale_features |
+                                               features::tall_block;
 inline constexpr features decoded_features =
     features::further_parts | element_features | features::short_block | features::half_input | scale_features;
 
@@ -67,16 +70,16 @@ inline constexpr quantize_row quantize_kernels[] = {
     {isa::scalar, "quantize_scalar", [](const quantize_job&, const block_coder<rounding_spec>&) { return true; },
      &quantize_scalar<needs & portable_features>},
 #if UFP4_X86(avx2)
-    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize<needs>,
-     &avx2::quantize_kernel::quantize_lanes<needs>},
+    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize<needs & features::further_parts>,
+     &avx2::quantize_kernel::quantize_lanes<needs & quantized_features>},
 #endif
 #if UFP4_X86(avx512)
-    {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize<needs>,
-     &avx512::quantize_kernel::quantize_lanes<needs>},
+    {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize<needs & features::further_parts>,
+     &avx512::quantize_kernel::quantize_lanes<needs & quantized_features>},
 #endif
 #if UFP4_ARM(neon)
-    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize<needs>,
-     &neon::quantize_kernel::quantize_lanes<needs>},
+    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize<needs & features::further_parts>,
+     &neon::quantize_kernel::quantize_lanes<needs & quantized_features>},
 #endif
 };
 template <features needs>

@@ -117,7 +117,8 @@ gemm_side side_of(const quantize_request<F, T, O>& r, int, workspace_cutter& mem
   side.codes = memory.take<std::uint8_t>(side.rows * side.padded_cols / 2);
   side.scales = memory.take<device_scale<Format>>(scale_count<Format>(side));
   if (Format::has_tensor_scale) side.tensor_scale = memory.take<float>(1);
-  if (needs_amax<F>(options<decltype(r.options.rounding), decltype(r.options.rule), any_policy>{r.options})) amax_bits = memory.take<std::uint32_t>(1);
+  if (needs_amax<F>(options<decltype(r.options.rounding), decltype(r.options.rule), any_policy>{r.options}))
+    amax_bits = memory.take<std::uint32_t>(1);
   return side;
 }
 
@@ -152,8 +153,7 @@ error queue_operand(const T&, const gemm_side&, std::uint32_t*, stream) {
   return success;
 }
 template <class F, class T, class O>
-error queue_operand(const quantize_request<F, T, O>& r, const gemm_side& side, std::uint32_t* amax_bits,
-                    stream where) {
+error queue_operand(const quantize_request<F, T, O>& r, const gemm_side& side, std::uint32_t* amax_bits, stream where) {
   using Format = format_of<F>;
   using scale = device_scale<Format>;
   // this memory is part of the workspace and may be written; only gemm_side declares it const
@@ -164,7 +164,9 @@ error queue_operand(const quantize_request<F, T, O>& r, const gemm_side& side, s
       side.rows,
       side.cols,
       side.transform};
-  return queue_quantization<F>(r.x, out, options<decltype(r.options.rounding), decltype(r.options.rule), any_policy>{r.options}, amax_bits, where);
+  return queue_quantization<F>(r.x, out,
+                               options<decltype(r.options.rounding), decltype(r.options.rule), any_policy>{r.options},
+                               amax_bits, where);
 }
 
 /// Checks that only a GPU needs: the memory of the tensor scale and of the report, and the size of what is quantized.

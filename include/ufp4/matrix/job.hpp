@@ -69,7 +69,8 @@ struct quantize_job {
   std::size_t padded_cols = 0;
   std::uint64_t first_row = 0, first_col = 0, whole_padded_cols = 0;  ///< place in the whole operand
   bool counts = true;  ///< report saturated elements: kernels may leave them out otherwise
-  const void* plans = nullptr;  ///< the cpu::detail::rounding_plans of the format and the rounding; or null: not computed
+  const void* plans =
+      nullptr;  ///< the cpu::detail::rounding_plans of the format and the rounding; or null: not computed
 
   UFP4_HOST_MEMBER std::size_t strips() const { return scale_rows(x.rows, format.block); }
   UFP4_HOST_MEMBER std::size_t run() const { return padded_length(1, format.block, transform); }

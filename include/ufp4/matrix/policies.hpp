@@ -46,8 +46,8 @@ struct quantize_settings {
 template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
 struct quantize_options : quantize_settings {
   static constexpr detail::features needs = detail::features::all;  ///< what the types of the call can need
-  Rounding rounding{};  ///< nearest_even by default
-  Rule rule{};          ///< the format's default
+  Rounding rounding{};                                              ///< nearest_even by default
+  Rule rule{};                                                      ///< the format's default
 };
 
 }  // namespace ufp4::inline UFP4_TYPES

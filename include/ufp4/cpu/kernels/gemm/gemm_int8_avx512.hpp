@@ -176,7 +176,7 @@ inline void int8_decoding_tile(const Slice& s, const std::byte* left, float* acc
   const f32 magic = s.unit;
   const float* scale = s.scale;
   const std::size_t each = s.block / 16, steps = s.blocks * each, stride = s.codes.step;
-  const bool interleaved = Slice::may_interleave && s.codes.interleaved;
+  const bool interleaved = s.codes.interleaved;
   auto* decoded = reinterpret_cast<u8*>(s.value);
   const std::byte *p = left, *head = left;
   const std::uint8_t *ahead = s.ahead, *next = s.codes.p;
@@ -235,9 +235,9 @@ struct int8_gemm {
     }
   }
 
-  template <class Decoder, class Table, bool interleaves>
-  static void multiply_tile(const slice_data<Decoder, Table, interleaves>& s, std::size_t live, bool first,
-                            const std::byte* left, float* acc) {
+  template <class Decoder, class Table>
+  static void multiply_tile(const slice_data<Decoder, Table>& s, std::size_t live, bool first, const std::byte* left,
+                            float* acc) {
     with_rows(live, [&]<std::size_t count>() {
       first&& s.decodes ? int8_decoding_tile<count>(s, left, acc) : int8_tile<count>(s, left, acc);
     });

@@ -103,11 +103,10 @@ struct plain_scales {
   }
 };
 
-/// Sixteen columns, and the range of K that a tile multiplies. `interleaves`: whether codes may be interleaved.
-template <class Decoder, class Table, bool interleaves>
+/// Sixteen columns, and the range of K that a tile multiplies: the same for all formats whose codes a Decoder decodes.
+template <class Decoder, class Table>
 struct slice_data {
   using decoder = Decoder;
-  static constexpr bool may_interleave = interleaves;
   Table table;
   f32 unit;
   std::size_t block;
@@ -121,8 +120,7 @@ struct slice_data {
   float* scale;  ///< sixteen a block
 };
 template <class Products>
-using slice_data_of = slice_data<typename Products::decoder, decltype(Products::table(std::declval<gemm_job>())),
-                                 has(Products::needs, features::prepacked)>;
+using slice_data_of = slice_data<typename Products::decoder, decltype(Products::table(std::declval<gemm_job>()))>;
 
 /// The same, with what reads it.
 template <class Products>

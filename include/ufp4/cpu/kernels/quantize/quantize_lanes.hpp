@@ -394,6 +394,15 @@ bool takes_quantize(const quantize_job& job, [[maybe_unused]] const block_coder<
   return job.format.block.cols >= 16 && !job.rounds_input_to_bf16 && normal && (one_zero || is_symmetric(g));
 }
 
+/// One call, where no rule reads values.
+[[gnu::noinline]] inline void quantize_strips_by_amax(const quantize_job& job, const block_coder<rounding_spec>& coder,
+                                                      const quantized_sink& out, quantize_report& report,
+                                                      const rounding_plan& plan, const lane_quantizer::functions& f,
+                                                      std::size_t first, std::size_t last) {
+  lane_quantizer q(job, coder, out, report, plan, f);
+  q.strips(first, last);
+}
+
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
 template <features needs>
 void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
@@ -424,16 +433,22 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
 #if UFP4_LANE_COUNT == 16
   f.ordered = &ordered_functions_of<(needs & (rounding_features | features::half_input))>;
 #endif
+  const auto quantize = [&](const rounding_plan& plan) {
+    if constexpr (has(needs, features::search))
+      if (ufp4::detail::reads_values(coder.rule)) {
+        lane_quantizer q(job, coder, out, report, plan, f);
+        return run(q);
+      }
+    quantize_strips_by_amax(job, coder, out, report, plan, f, first, last);
+  };
   if constexpr (!has(needs, element_features | features::other_grid | features::other_rounding))
     if (job.plans != nullptr) {
       const auto& plans = *static_cast<const rounding_plans*>(job.plans);
-      lane_quantizer q(job, coder, out, report, cheap_lookup ? plans.cheap : plans.other, f);
-      return run(q);
+      return quantize(cheap_lookup ? plans.cheap : plans.other);
     }
   const rounding_plan plan = job.format.is_wide() ? wide_plan(job.format, coder.rounding.what)
                                                   : make_plan(job.format.grid, coder.rounding.what, cheap_lookup);
-  lane_quantizer q(job, coder, out, report, plan, f);
-  run(q);
+  quantize(plan);
 }
 
 UFP4_END_LANES
