@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // In the CPU simulator the operations' kernels are those of kernel_tables.cpp, compiled once: of products NVIDIA's or
-// AMD's, depending on simt::device() at the time of the call. A test that names kernels includes their headers; one that
-// defines UFP4_TEST_OWN_KERNELS, which needs a program of its own, compiles the kernels of its calls.
+// AMD's, depending on simt::device() at the time of the call. A test that names kernels includes their headers. One
+// that defines UFP4_TEST_OWN_KERNELS, which needs a program of its own, compiles the kernels of its calls.
 #pragma once
 
 #if defined(__HIPCC__)

@@ -2,7 +2,9 @@
 // compile for each architecture, and in whose output they look for instructions.
 // SPDX-License-Identifier: Apache-2.0
 //
-// With UFP4_EXTERNAL_GPU_KERNELS the same program without the kernels, which links the library of cmake/gpu_kernels.hpp.
+// With UFP4_EXTERNAL_GPU_KERNELS the same program without the kernels, which links those of cmake/cuda_kernels.cu or
+// cmake/hip_kernels.cpp.
+//
 // As a program, on a machine with a GPU, it prints which kernels that GPU would run; without a GPU its exit status is
 // 77.
 #if !defined(UFP4_EXTERNAL_GPU_KERNELS)

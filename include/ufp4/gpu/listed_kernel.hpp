@@ -17,7 +17,7 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Whether another file of the program, compiled with UFP4_COMPILE_GPU_KERNELS, has the kernels of this one's operations.
+/// Whether a file with UFP4_COMPILE_GPU_KERNELS has the kernels of this file's operations.
 #if defined(UFP4_EXTERNAL_GPU_KERNELS)
 constexpr bool kernels_are_external = true;
 #else

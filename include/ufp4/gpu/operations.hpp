@@ -1,4 +1,4 @@
-// ufp4 - every operation on a GPU, for any vendor: included by cuda.hpp and hip.hpp, which define gemm_kernels() before.
+// ufp4 - every operation on a GPU, for any vendor: included by cuda.hpp and hip.hpp after their table of kernels.
 // SPDX-License-Identifier: Apache-2.0
 //
 // An operation that is called instantiates its kernels, those that the types of its arguments do not exclude. Programs
