@@ -16,9 +16,9 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Not: mdspan, which libstdc++ 12 lacks; Eigen's bridge where Eigen is not; the stand-ins of rtc/.
+# Not: lane headers, which those of instruction sets include; mdspan, which libstdc++ 12 lacks; Eigen's bridge where Eigen is not; the stand-ins of rtc/.
 headers() {
-  find include/ufp4 -name '*.hpp' | sort | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan)' |
+  find include/ufp4 -name '*.hpp' | sort | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan|cpu/.*lane)' |
     sed 's|^include/||'
 }
 for header in $(headers); do

@@ -128,8 +128,8 @@ inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
     {isa::neon, "hadamard_neon", &neon::transform_kernel::hadamard_rows},
 #endif
 };
-/// The GEMM kernels that a product can need. Within a tier the first that takes a job runs it. Those behind the portable
-/// one run only what no other takes: nothing, where integers_suffice.
+/// The GEMM kernels that a product can need. Within a tier the first that takes a job runs it. Those behind the
+/// portable one run only what no other takes: nothing, where integers_suffice.
 struct gemm_rows {
   const gemm_kernel* row[20] = {};
   std::size_t count = 0;

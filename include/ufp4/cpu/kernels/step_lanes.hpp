@@ -66,6 +66,5 @@ UFP4_LANE void load_dwords(const std::uint8_t* const (&row)[lanes], std::size_t 
   for (std::size_t i = 0; i < 4; ++i) t[i] = as_bits(load_pieces(row[i] + at, row[(i + 4) % lanes] + at));
   transpose4(t);
 }
-
 UFP4_END_LANES
 #endif

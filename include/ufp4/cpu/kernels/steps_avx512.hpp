@@ -114,7 +114,6 @@ UFP4_LANE void take_difference(std::size_t j, u32 u, u32 width, f32 a, f32 b, f3
   else
     asm("vpcmpltud %2, %1, %%k1\n\tvsubps %4, %3, %0%{%%k1%}" : "+v"(d) : "v"(u), "v"(width), "v"(a), "v"(b) : "k1");
 }
-
 UFP4_END_LANES
 
 #endif

@@ -98,7 +98,6 @@ UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[n]) {
 
 /// `word` moved down by a nibble, below a nibble at the top; its other bits are arbitrary.
 UFP4_LANE u32 below_nibble(u32 nibble, u32 word) { return word >> 4 | (nibble & 0xF0000000u); }
-
 UFP4_END_LANES
 
 #include <ufp4/cpu/simd/shared_lanes.hpp>

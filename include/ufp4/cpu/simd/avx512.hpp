@@ -129,7 +129,6 @@ UFP4_LANE void store_bf16(std::uint16_t* p, const f32 (&v)[2]) {
   }
   store(p, upper);
 }
-
 UFP4_END_LANES
 
 #include <ufp4/cpu/simd/shared_lanes.hpp>

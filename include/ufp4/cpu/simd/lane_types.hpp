@@ -39,5 +39,4 @@ UFP4_LANE u32 round_bf16_numbers(f32 v) {
 }
 /// v rounded to bf16 (RNE; overflow is infinity, a NaN a NaN) in the upper half of each lane; the lower is arbitrary.
 UFP4_LANE u32 round_bf16(f32 v) { return v == v ? round_bf16_numbers(v) : broadcast(0x7FC00000u); }
-
 UFP4_END_LANES

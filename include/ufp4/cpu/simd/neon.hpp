@@ -178,7 +178,6 @@ UFP4_LANE u32 below_nibble(u32 nibble, u32 word) {
   asm("sri %0.4s, %1.4s, #4" : "+w"(nibble) : "w"(word));
   return nibble;
 }
-
 UFP4_END_LANES
 
 #include <ufp4/cpu/simd/shared_lanes.hpp>

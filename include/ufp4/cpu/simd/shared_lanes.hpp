@@ -220,6 +220,5 @@ UFP4_LANE void butterflies(f32 (&v)[count]) {
       }
   }
 }
-
 UFP4_END_LANES
 #endif

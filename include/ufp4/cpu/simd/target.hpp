@@ -32,6 +32,9 @@
 #define UFP4_OF_LANES(what) UFP4_JOIN(UFP4_##what##_, UFP4_LANES)
 #define UFP4_JOIN(a, b) UFP4_JOINED(a, b)
 #define UFP4_JOINED(a, b) a##b
+#define UFP4_WITH_LANES(text) text UFP4_QUOTED(UFP4_LANES)  ///< "gemm_f32_" is "gemm_f32_avx2"
+#define UFP4_QUOTED(name) UFP4_QUOTE(name)
+#define UFP4_QUOTE(text) #text
 #define UFP4_LANE_COUNT UFP4_OF_LANES(COUNT)  ///< of 32 bits
 #define UFP4_COUNT_avx2 8
 #define UFP4_COUNT_avx512 16

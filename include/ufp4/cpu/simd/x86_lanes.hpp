@@ -98,5 +98,4 @@ UFP4_LANE void multiply(philox_word a, u32 b, philox_word& high, philox_word& lo
   low = product_of_halves(a, b);
   high = upper_in_lower(low);
 }
-
 UFP4_END_LANES

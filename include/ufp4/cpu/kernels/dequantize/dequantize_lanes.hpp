@@ -207,6 +207,5 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
       (size == 4 ? scatter<4> : scatter<2>)(values, live - done, to, step);
     }
 }
-
 UFP4_END_LANES
 #endif

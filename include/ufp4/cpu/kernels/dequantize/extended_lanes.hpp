@@ -167,6 +167,5 @@ inline void dequantize_selected(const quantized_source& q, const sink& out, std:
       if (!direct) store_values(out, i, k, live, values);
     }
 }
-
 UFP4_END_LANES
 #endif

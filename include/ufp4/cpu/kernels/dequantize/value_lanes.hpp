@@ -24,6 +24,5 @@ inline void store_values(const sink& out, std::size_t i, std::size_t k, std::siz
   }
   if (done != live) store_row(out, i, k + done, live - done, values + done);
 }
-
 UFP4_END_LANES
 #endif

@@ -214,7 +214,6 @@ struct bfmmla_gemm {
 template <features needs = features::all>
 inline constexpr gemm_kernel gemm_bf16_kernel =
     kernel_of<blocked_gemm<bfmmla_gemm>, needs>(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128, accumulate::fast);
-
 UFP4_END_LANES
 
 #endif

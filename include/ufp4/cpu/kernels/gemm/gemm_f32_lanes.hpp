@@ -261,6 +261,8 @@ struct f32_gemm {
     }
   }
 };
-
+template <features needs = features::all>
+inline constexpr gemm_kernel gemm_f32_kernel =
+    wide_kernel_of<blocked_gemm<f32_gemm>, needs>(isa::UFP4_LANES, UFP4_WITH_LANES("gemm_f32_"), 1, 132, 128);
 UFP4_END_LANES
 #endif

@@ -60,7 +60,6 @@ struct mla : mla_layout {
     add_two<4>(s, a, right), add_two<5>(s, a, right), add_two<6>(s, a, right), add_two<7>(s, a, right);
   }
 };
-
 UFP4_END_LANES
 
 #undef UFP4_LANES
@@ -97,7 +96,6 @@ struct sdot : sdot_layout, sums_of_32_bits<2> {
     add_quad<0>(s, a, right), add_quad<1>(s, a, right), add_quad<2>(s, a, right), add_quad<3>(s, a, right);
   }
 };
-
 UFP4_END_LANES
 
 #undef UFP4_LANES
@@ -120,7 +118,6 @@ struct smmla : smmla_layout, sums_of_32_bits<4> {
     add_matrices(s, left + 32, right + 64, one);
   }
 };
-
 UFP4_END_LANES
 
 #endif

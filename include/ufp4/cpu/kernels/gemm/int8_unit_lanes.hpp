@@ -89,6 +89,5 @@ UFP4_LANE void add_matrices(Sum (&sum)[pairs], const std::byte* left, const std:
     for (std::size_t c = 0; c < 4; ++c) add(sum[p].v[c], a, b[c]);
   }
 }
-
 UFP4_END_LANES
 #endif

@@ -79,8 +79,8 @@ constexpr std::size_t staged_code_bytes(std::size_t depth) { return (depth + 127
 /// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32. Row must be a multiple of 16 where the
 /// operand is interleaved. `staged` holds staged_code_bytes(depth).
 template <features needs = features::all>
-code_rows codes_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k,
-                          std::size_t depth, std::uint8_t* staged) {
+code_rows codes_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
+                   std::uint8_t* staged) {
   const std::uint8_t* p = q.codes + q.code_index(row, k);
   const bool whole = depth % 128 == 0;
   if (has(needs, features::prepacked) && q.interleaved) {
@@ -214,8 +214,7 @@ UFP4_LANE void decode_scales(scale_kind kind, const std::uint8_t* rows, std::siz
 
 /// Scales of blocks [block, block + count) of one row.
 template <features needs = features::all>
-void row_scales_of(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count,
-                          float* out) {
+void row_scales_of(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count, float* out) {
   std::size_t b = 0;
   const std::size_t first = q.scale_index(row, block);
   const scale_kind kind = scale_in<needs>(q.format);

@@ -51,7 +51,7 @@ void decode_blocks(const quantized_source& q, const panel& p, const T (&decode)[
     for (std::size_t k = 0; k < p.depth; k += length) {
       const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(p.row + r, (p.k + k) / length));
       decode_codes<features::none>(q, {p.row + r, 1, p.k + k, length}, decode[grid_number(q.format, bits)], T{1},
-                   out + r * panel_depth + k);
+                                   out + r * panel_depth + k);
     }
 }
 
@@ -167,8 +167,7 @@ template <features needs>
 
 /// The scaled result of one element, from codes and scales.
 template <features needs>
-[[gnu::cold]] float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row,
-                                             std::size_t col) {
+[[gnu::cold]] float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col) {
   element_product product(job.mode, job.left.exact() && job.right.exact());
   float value[2][panel_depth], scale[2][panel_depth / 2];
   for (std::size_t k = 0; k < job.padded() && !product.is_nan_already(); k += panel_depth) {
@@ -186,8 +185,8 @@ template <features needs>
 
 /// Results of `count` sums of one row, at least one of which is special, one at a time.
 template <features needs>
-[[gnu::cold]] void scale_special_results(const gemm_job& job, const result_scales& by, std::size_t row,
-                                                std::size_t col, const float* acc, std::size_t count, float* out) {
+[[gnu::cold]] void scale_special_results(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col,
+                                         const float* acc, std::size_t count, float* out) {
   bool row_is_read = false, row_is_nan = false;
   for (std::size_t j = 0; j < count; ++j) {
     if (is_finite(acc[j])) {
@@ -195,14 +194,15 @@ template <features needs>
       continue;
     }
     if (!row_is_read) row_is_nan = has_nan<needs>(job.left, row), row_is_read = true;
-    out[j] = row_is_nan || has_nan<needs>(job.right, col + j) ? quiet_nan : recomputed_result<needs>(job, by, row, col + j);
+    out[j] =
+        row_is_nan || has_nan<needs>(job.right, col + j) ? quiet_nan : recomputed_result<needs>(job, by, row, col + j);
   }
 }
 
 /// Results of `count` sums, those of C from (row, col) on. A loop without branches, then another if some are special.
 template <features needs>
-void scale_results(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col,
-                          const float* acc, std::size_t count, float* out) {
+void scale_results(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col, const float* acc,
+                   std::size_t count, float* out) {
   const special_range special = special_range::of(job);
   const bool exact = job.mode == accumulate::exact_blocks;
   std::uint32_t any = !exact && special.has(by.b);

@@ -202,6 +202,5 @@ inline void hadamard_rows(const transform_spec& t, bool inverse, const source& x
   }
   if (past_caches) end_stream();
 }
-
 UFP4_END_LANES
 #endif

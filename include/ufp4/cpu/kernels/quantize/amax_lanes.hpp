@@ -143,6 +143,5 @@ std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size
                                                                                       last);
   return amax_plain(whole.x, first, last);
 }
-
 UFP4_END_LANES
 #endif

@@ -103,6 +103,5 @@ template <features needs>
   s.factor = empty != 0u ? broadcast(1.0f) : s.factor;
   s.zero = empty;
 }
-
 UFP4_END_LANES
 #endif

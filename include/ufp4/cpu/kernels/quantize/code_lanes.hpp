@@ -309,6 +309,5 @@ inline void store_scales(void* out, scale_kind kind, const u32* scales, std::siz
     words[i / a_word] |= scales[i] << static_cast<std::uint32_t>(8 * bytes * (i % a_word));
   store_lanes(words, count / a_word, base, stride * bytes, live);
 }
-
 UFP4_END_LANES
 #endif

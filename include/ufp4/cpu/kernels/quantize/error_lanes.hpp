@@ -87,6 +87,5 @@ f32 error_by(const error_plan& p, const float* x, std::size_t length, f32 factor
   }
   return err;
 }
-
 UFP4_END_LANES
 #endif

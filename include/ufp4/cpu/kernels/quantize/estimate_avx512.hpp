@@ -111,7 +111,6 @@ struct error_estimates {
     }
   }
 };
-
 UFP4_END_LANES
 
 #endif

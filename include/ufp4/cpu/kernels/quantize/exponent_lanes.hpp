@@ -104,6 +104,5 @@ class exponent_trial {
   float least_[2] = {};                                  ///< of the magnitudes with the exponent 1, by level
   f32 amax_[most_groups];                                ///< of the smallest groups
 };
-
 UFP4_END_LANES
 #endif

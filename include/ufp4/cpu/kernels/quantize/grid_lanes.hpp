@@ -216,6 +216,5 @@ class remapped_pair {
   bool first_is_negative_ = false;
   alignas(16) std::uint8_t map_[2][16] = {}, map_of_counts_[2][16] = {};
 };
-
 UFP4_END_LANES
 #endif

@@ -3,20 +3,7 @@
 //
 // A vector is neighbours of a row, so nothing is transposed: the scale of a block is broadcast, and lane l of a word
 // holds code l of eight vectors until one permutation sorts them. A chunk is as many blocks of one or two vectors as
-// there are lanes, so that their scales are one vector. Needs
-//
-// | halves_of<words>(a, b)      | the larger of lanes l and l ^ 8: a's in the lower half, b's in the upper half; of   |
-// |                             | dwords or of words                                                                  |
-// | largest_of_blocks<words>(u) | lane l is the largest lane of block l: the lower half of u[i] is block place_of(i), |
-// |                             | its upper half is block place_of(i + 8)                                             |
-// | from_pairs(v)               | the same if the halves of u[i] are blocks 2 i and 2 i + 1                           |
-// | lanes_below(v, limit)       | one bit for each lane                                                               |
-// | two_broadcasts(p)           | p[0] in the lower half of the lanes, p[1] in the upper half                         |
-// | lane_groups                 | where transpose4 brings the Philox counters of neighbours next to each other        |
-// | words_of<half>(v)           | the words of half of a vector, a lane each                                          |
-// | sort_codes(word)            | the codes of eight vectors in memory order: code l of vector j is at nibble j of |
-// |                             | lane l                                                                              |
-// | sort_code_pairs(word)       | the same of pairs of vectors with the even and the odd elements of 2 * lanes        |
+// there are lanes, so that their scales are one vector.
 #pragma once
 
 #if defined(__x86_64__)
@@ -46,6 +33,7 @@ template <bool words>
 UFP4_LANE u32 larger(u32 a, u32 b) {
   return words ? maximum_of_words(a, b) : maximum(a, b);
 }
+/// The larger of lanes l and l ^ 8, dwords or words: a's in the lower half, b's in the upper half.
 template <bool words>
 UFP4_LANE u32 halves_of(u32 a, u32 b) {
   return larger<words>(blend<0xFF00>(a, b), quarters<0x4E>(a, b));
@@ -61,6 +49,7 @@ constexpr std::size_t place_of(std::size_t i) {
   constexpr std::uint8_t place[16] = {0, 8, 2, 10, 1, 9, 3, 11, 4, 12, 6, 14, 5, 13, 7, 15};
   return place[i];
 }
+/// Lane l is the largest lane of block l: the lower half of u[i] is block place_of(i), its upper half place_of(i + 8).
 /// In each 16 bytes: two lanes of each of two vectors, then one of each of four; then the two quarters of a half.
 template <bool words>
 UFP4_LANE u32 largest_of_blocks(u32 (&u)[8]) {
@@ -70,16 +59,20 @@ UFP4_LANE u32 largest_of_blocks(u32 (&u)[8]) {
   for (std::size_t i = 0; i < 2; ++i) u[i] = larger<words>(pick<0x88>(u[i], u[i + 2]), pick<0xDD>(u[i], u[i + 2]));
   return larger<words>(quarters<0x88>(u[0], u[1]), quarters<0xDD>(u[0], u[1]));
 }
+/// The same if the halves of u[i] are blocks 2 i and 2 i + 1.
 UFP4_LANE u32 from_pairs(u32 v) {
   const u32 lane = {0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15};
   return as_bits(lookup(as_float(v), lane));
 }
+/// p[0] in the lower half of the lanes, p[1] in the upper half.
 UFP4_LANE f32 two_broadcasts(const float* p) {
   f32 r = load_broadcast(p);
   asm("vbroadcastss %1, %0%{%2%}" : "+v"(r) : "m"(*bytes_of<4>(p + 1)), "Yk"(std::uint16_t{0xFF00}));
   return r;
 }
+/// Where transpose4 brings the Philox counters of neighbours next to each other.
 inline constexpr u32 lane_groups = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+/// The words of half of a vector, a lane each.
 template <int half>
 UFP4_LANE u32 words_of(u32 v) {
   const u32 word = u32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + 16u * half;
@@ -87,6 +80,7 @@ UFP4_LANE u32 words_of(u32 v) {
   asm("vpermw %2, %1, %0%{%3%}%{z%}" : "=v"(r) : "v"(word), "v"(v), "Yk"(std::uint32_t{0x55555555}));
   return r;
 }
+/// The codes of eight vectors in memory order, of words whose nibble j of lane l is code l of vector j.
 /// Lanes l and l + 1, l even, have nibbles that are next to each other in memory: those with an even number are put
 /// together in lane l, those with an odd number in lane l + 1; then bytes are moved.
 UFP4_LANE u32 sort_codes(u32 word) {
@@ -98,6 +92,7 @@ UFP4_LANE u32 sort_codes(u32 word) {
   return reinterpret_cast<u32>(lookup_bytes(reinterpret_cast<u8>(select(reinterpret_cast<u32>(keep), other, word)),
                                             reinterpret_cast<u32>(vector * 0x0101010101010101 + 0x3830282018100800)));
 }
+/// The same of pairs of vectors with the even and the odd elements of 2 * lanes.
 UFP4_LANE u32 sort_code_pairs(u32 word) {
   const u32 lane = {0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12},
             pair = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
@@ -357,7 +352,6 @@ ordered_functions ordered_functions_of(const rounding_plan& p, bool divides, [[m
   }
   return ordered_functions_for<needs, dtype::f32>(p, divides);
 }
-
 UFP4_END_LANES
 
 #endif

@@ -9,14 +9,7 @@
 // So a transform is sums and differences of whole vectors, the amax of a block is a maximum of vectors, the scales of
 // as many blocks are computed at once, and eight codes become a word by shifts.
 //
-// These are the loops over a matrix; the other files of this folder are the steps. They need the names of simd/,
-// and
-//
-// | load_transposed(p, step, v) | sixteen elements of `lanes` runs, `step` apart: v[k] holds element k of every run  |
-// | magnitude_at_most(t, bound) | the smaller of the magnitude of t and a positive bound                             |
-// | add_code<bit>(word, j, index, t) | code j of a word, added after code j - 1: three bits of `index` from `bit` on |
-// |                             | under the sign of t                                                                |
-// | finish_codes<bit>(word)     | the word of eight codes that add_code was called for                               |
+// These are the loops over a matrix; the other files of this folder are the steps.
 #if !defined(UFP4_QUANTIZE_LANES)
 #define UFP4_QUANTIZE_LANES
 #include <ufp4/cpu/kernels/quantize/extended_lanes.hpp>
@@ -450,6 +443,5 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
                                                   : make_plan(job.format.grid, coder.rounding.what, cheap_lookup);
   quantize(plan);
 }
-
 UFP4_END_LANES
 #endif

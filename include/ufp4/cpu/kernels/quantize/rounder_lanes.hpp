@@ -256,6 +256,5 @@ struct near_uniform_stochastic {
     return sum;
   }
 };
-
 UFP4_END_LANES
 #endif

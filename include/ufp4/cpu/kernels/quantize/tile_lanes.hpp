@@ -297,6 +297,5 @@ inline void read_through_buffer(const source& x, const tile_transform& h, std::s
 
 /// Whether a lane is better a row, read along the columns, than a run of a row.
 inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1; }
-
 UFP4_END_LANES
 #endif

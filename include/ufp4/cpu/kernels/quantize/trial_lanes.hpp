@@ -189,6 +189,5 @@ inline code_two_trials* two_products_of(const rounding_plan& a, const rounding_p
                 : &code_two_products<uniform_rounder, in_halves, false>;
   return nullptr;
 }
-
 UFP4_END_LANES
 #endif

@@ -265,6 +265,5 @@ class value_scales {
   error_plan error_;
   alignas(64) float value_[max_transform * lanes];  ///< of blocks of one row
 };
-
 UFP4_END_LANES
 #endif

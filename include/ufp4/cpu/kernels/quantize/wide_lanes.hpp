@@ -141,6 +141,5 @@ code_blocks* code_wide_of(ufp4::wide_element what, rounding_spec::kind rounding)
     if (what != ufp4::wide_element::int8) return code_wide_by<needs, wide_float_rounder, wide_float_nearest>(rounding);
   return code_wide_by<needs, wide_rounder, wide_nearest>(rounding);
 }
-
 UFP4_END_LANES
 #endif

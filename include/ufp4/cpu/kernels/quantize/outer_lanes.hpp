@@ -1,0 +1,200 @@
+// ufp4 - outer scales of rows and segments, and the tiles of the blocks under them, a block a lane.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where all lanes have the same outer scale, a shift gives the number of that of a column; otherwise a table has it for
+// every block of a tile.
+#if !defined(UFP4_OUTER_LANES)
+#define UFP4_OUTER_LANES
+#include <ufp4/cpu/kernels/quantize/tile_lanes.hpp>
+
+UFP4_BEGIN_LANES(quantize_kernel)
+
+/// Outer scales a lane: tensor_constants::decode and encode.
+struct outer_lanes {
+  f32 decode, encode;
+};
+
+/// make_tensor_constants, an amax a lane.
+inline outer_lanes outer_of(const format_spec& f, const ufp4::scale_rule_spec& rule, u32 amax) {
+  using namespace ufp4::detail;
+  const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
+  const f32 quotient = amax == 0u ? broadcast(1.0f) : largest * least_qmax(f) / as_float(amax);
+  f32 encode = quotient < max_finite ? quotient : broadcast(max_finite), decode = 1.0f / encode;
+  if (f.outer.type != scale_kind::f32) {
+    decode = decode_scale_bits<true>(f.outer.type, encode_scale_bits(f.outer.type, decode));
+    const f32 inverse = 1.0f / decode;
+    encode = inverse < max_finite ? inverse : broadcast(max_finite);
+  }
+  return {decode, encode};
+}
+
+/// A number for each outer scale of a row, and for those that the last tile has beyond them.
+struct outer_numbers {
+  std::size_t size;
+  buffer<std::uint32_t> amax;    ///< of the finite elements that it covers
+  buffer<float> decode, encode;  ///< tensor_constants
+  explicit outer_numbers(std::size_t count) : size(up(count, lanes)), amax(size), decode(size), encode(size) {}
+};
+
+/// Reads rows in tiles, and finds their outer scales.
+class outer_tiles {
+ protected:
+  static constexpr std::size_t most_blocks = max_transform / 16;
+
+  outer_tiles(const quantize_job& job, const block_coder<rounding_spec>& coder, const tile_transform& transform)
+      : job_(job),
+        coder_(coder),
+        transform_(transform),
+        run_(job.run()),
+        block_(static_cast<std::size_t>(job.format.block.cols)),
+        blocks_(run_ / block_),
+        tile_width_(bands_for(job) * lanes * run_),
+        strip_(ufp4::detail::scale_strip_of(job.format, job.padded_cols)),
+        covered_(ufp4::detail::outer_columns(job.format, job.padded_cols)),
+        outer_shift_(job.format.outer.segment == 0 ? 63
+                                                   : __builtin_ctz(static_cast<unsigned>(job.format.outer.segment))),
+        outer_lanes_(job.format.outer.segment == 0                                   ? lanes
+                     : covered_ < run_ || !is_power_of_two(job.format.outer.segment) ? 1
+                     : covered_ < lanes * run_                                       ? covered_ / run_
+                                                                                     : lanes),
+        outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32) {
+    transform_.ahead = read_ahead_of(job.x);
+  }
+
+  std::size_t runs_from(std::size_t k) const {
+    return (job_.padded_cols - k < tile_width_ ? job_.padded_cols - k : tile_width_) / run_;
+  }
+  /// Reads a tile; returns how many blocks a lane has in all its bands.
+  std::size_t read(std::size_t row, std::size_t k) {
+    const std::size_t runs = runs_from(k), blocks = (runs + lanes - 1) / lanes * blocks_;
+    read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const u32* const sixteen = tile_.amax + b * block_ / 16;
+      amax_[b] = sixteen[0];
+      for (std::size_t g = 1; g < block_ / 16; ++g) amax_[b] = maximum(amax_[b], sixteen[g]);
+    }
+    return blocks;
+  }
+
+  /// 0 counts as one.
+  static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
+  /// Bands of a tile: four of short runs; one of long runs, whose cache lines are read out of order, so that a larger
+  /// tile would not be prefetched in time; or a number of bands that is whole segments, if they fit in a tile, so that
+  /// it is read once.
+  static std::size_t bands_for(const quantize_job& job) {
+    const std::size_t run = job.run(), usual = run < 64 ? 4 : 1;
+    if (is_power_of_two(job.format.outer.segment)) return usual;
+    const std::size_t band = lanes * run, segment = static_cast<std::size_t>(job.format.outer.segment);
+    const std::size_t whole = ufp4::detail::common_columns(band, segment) / band;
+    return whole * run > max_transform ? usual : whole > usual ? whole : usual / whole * whole;
+  }
+
+  /// The first column of block b of lane 0 of the tile at column k; those of the other lanes are run_ apart.
+  std::size_t column_of(std::size_t k, std::size_t b) const {
+    const std::size_t within = b & (blocks_ - 1);  // of the blocks of a run
+    return k + (b - within) * block_ * lanes + within * block_;
+  }
+  /// The amaxes of the finite elements of block b.
+  u32 finite_amax(std::size_t b) const {
+    const u32 limit = broadcast(ufp4::detail::infinity_bits);
+    if (lane_bits(reinterpret_cast<u32>(amax_[b] >= limit)) == 0) return amax_[b];
+    u32 amax{};
+    for (std::size_t j = 0; j < block_; ++j) {
+      const u32 m = as_bits(magnitude(load(tile_.x + (b * block_ + j) * lanes)));
+      amax = maximum(amax, m < limit ? m : u32{});
+    }
+    return amax;
+  }
+  /// The amax of each group of outer_lanes_ lanes, in all of them.
+  u32 amax_of_neighbours(u32 amax) const {
+    if (outer_lanes_ >= 2) amax = maximum(amax, as_bits(exchange<1>(as_float(amax))));
+    if (outer_lanes_ >= 4) amax = maximum(amax, as_bits(exchange<2>(as_float(amax))));
+    if constexpr (lanes >= 8)
+      if (outer_lanes_ >= 8) amax = maximum(amax, as_bits(exchange<4>(as_float(amax))));
+    if constexpr (lanes >= 16)
+      if (outer_lanes_ >= 16) amax = maximum(amax, as_bits(exchange<8>(as_float(amax))));
+    return amax;
+  }
+  /// Fills numbered_ for the tile at column k, unless it has these numbers.
+  void number_blocks(std::size_t k) {
+    first_outer_ = k / covered_;
+    if (numbered_at_ == k % covered_) return;
+    numbered_at_ = k % covered_;
+    std::size_t left = covered_ - numbered_at_;
+    std::uint32_t number = 0;
+    for (std::size_t band = 0; band < tile_width_ / run_ / lanes; ++band)
+      for (std::size_t l = 0; l < lanes; ++l)
+        for (std::size_t within = 0; within < blocks_; ++within, left -= block_) {
+          if (left == 0) ++number, left = covered_;
+          numbered_[(band * blocks_ + within) * lanes + l] = number;
+        }
+  }
+  /// The number of the outer scale of lane l of block b.
+  std::size_t number_of(std::size_t k, std::size_t b, std::size_t l) const {
+    return outer_lanes_ == lanes ? column_of(k, b) >> outer_shift_ : first_outer_ + numbered_[b * lanes + l];
+  }
+  void raise_outers(std::size_t blocks, std::size_t k) {
+    if (outer_lanes_ != lanes) number_blocks(k);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      std::uint32_t of_block[lanes];
+      store(of_block, amax_of_neighbours(finite_amax(b)));
+      for (std::size_t l = 0; l < lanes; l += outer_lanes_) {
+        std::uint32_t& whole = outers_.amax.data()[number_of(k, b, l)];
+        whole = of_block[l] > whole ? of_block[l] : whole;
+      }
+    }
+  }
+  /// The outer scales that begin in columns [first, last), from their amaxes.
+  void find_outers(std::size_t first, std::size_t last) {
+    const std::size_t end = (last - 1) / covered_ + 1;
+    for (std::size_t i = first / covered_; i < end; i += lanes) {
+      const outer_lanes o = outer_of(job_.format, coder_.rule, load_as<u32>(outers_.amax.data() + i));
+      store(outers_.decode.data() + i, o.decode);
+      store(outers_.encode.data() + i, o.encode);
+    }
+  }
+  /// Those of block b, a lane each.
+  outer_lanes outers_of(std::size_t k, std::size_t b) const {
+    if (covered_ == 0) return {broadcast(coder_.tensor.decode), broadcast(coder_.tensor.encode)};
+    const std::size_t first = number_of(k, b, 0);
+    const float *decode = outers_.decode.data() + first, *encode = outers_.encode.data() + first;
+    if (outer_lanes_ == lanes) return {broadcast(*decode), broadcast(*encode)};
+    const std::uint32_t* const number = numbered_ + b * lanes;
+    if (covered_ >= run_) {  // a lane's block is at most 15 runs behind that of lane 0, so at most 15 outer scales
+      const u32 which = load_as<u32>(number) - number[0];
+      return {lookup(load_table(decode), which), lookup(load_table(encode), which)};
+    }
+    outer_lanes o;
+    for (std::size_t l = 0; l < lanes; ++l) {
+      o.decode[l] = decode[number[l] - number[0]];
+      o.encode[l] = encode[number[l] - number[0]];
+    }
+    return o;
+  }
+  /// The outer scales of a row, and zeros in the bytes before them.
+  void store_outers(char* scales) const {
+    const std::size_t end = strip_.blocks * strip_.block_bytes;
+    if (covered_ == 0) return;
+    __builtin_memset(scales + end, 0, strip_.outer_at() - end);
+    for (std::size_t i = 0; i < strip_.outers; ++i)
+      store_scale(scales + strip_.outer_at(), job_.format.outer.type, i,
+                  ufp4::detail::encode_scale(job_.format.outer.type, outers_.decode.data()[i]));
+  }
+
+  const quantize_job& job_;
+  const block_coder<rounding_spec>& coder_;
+  tile_transform transform_;
+  std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
+  std::size_t tile_width_;            ///< elements that a tile takes at once
+  ufp4::detail::scale_strip strip_;
+  std::size_t covered_;      ///< columns of an outer scale of a row or a segment; 0 without them
+  int outer_shift_;          ///< a column shifted by it is the number of its outer scale, if outer_lanes_ is lanes
+  std::size_t outer_lanes_;  ///< how many neighbouring lanes have the same one
+  outer_numbers outers_;
+  std::size_t first_outer_ = 0, numbered_at_ = static_cast<std::size_t>(-1);  ///< what number_blocks was called for
+  alignas(64) std::uint32_t numbered_[most_blocks * lanes];  ///< of each lane of a block, from first_outer_ on
+  u32 amax_[most_blocks];
+  tile tile_;
+};
+UFP4_END_LANES
+#endif
