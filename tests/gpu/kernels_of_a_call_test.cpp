@@ -128,8 +128,8 @@ template <class F, class G>
 void check_pair(std::size_t m, std::size_t n) {
   const std::size_t k = 2 * static_cast<std::size_t>(F::block_size) + 64;
   const input x(m, k, false, 1), w(n, k, false, 2);
-  const gpu::quantized_matrix<F> a(quantize<F>(x.here()).view());
-  const gpu::quantized_matrix<G> b(quantize<G>(w.here()).view());
+  const gpu::quantized_matrix<F> a(quantize<F>(x.here()));
+  const gpu::quantized_matrix<G> b(quantize<G>(w.here()));
   check_product(a.view(), b.view());
   if (m <= 16) check_product(x.there(), b.view());
 }

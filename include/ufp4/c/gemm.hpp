@@ -21,7 +21,7 @@ gemm_job job_of(const char* function, const A& a, const ufp4_quantized* b, const
 }
 
 /// All kernels: which of them a product can use is known at run time only.
-template <features needs = features::all>
+template <ufp4::detail::features needs = ufp4::detail::features::all>
 const cpu::detail::gemm_table& gemm_kernels() {
   return cpu::detail::kernels::gemm<needs>;
 }
