@@ -33,22 +33,6 @@ concept wide_element_format = std::is_trivially_copyable_v<T> && sizeof(T) == 1 
                                 { T::unit() } -> std::same_as<float>;
                               };
 
-/// Sixteen values with their codes, in any order. Conversion from float rounds to nearest and saturates (numerics 1);
-/// max() is the largest magnitude that it gives. Whether dot products of blocks are exact is computed from the values
-/// (grid4::exact_products); a type may state it in a member exact_products, which then must be right.
-template <class T>
-concept element_format = !wide_element_format<T> && std::is_trivially_copyable_v<T> && sizeof(T) == 1 &&
-                         std::is_constructible_v<T, float> && requires(T element, std::uint8_t bits) {
-                           { T::from_bits(bits) } -> std::same_as<T>;
-                           { element.bits() } -> std::same_as<std::uint8_t>;
-                           { static_cast<float>(element) } -> std::same_as<float>;
-                           { (T::max)() } -> std::same_as<float>;
-                         };
-
-/// Any element type of a block format.
-template <class T>
-concept any_element_format = element_format<T> || wide_element_format<T>;
-
 /// A type of block scales as data, for kernels. The set is closed, because every kernel handles each type.
 enum class scale_kind : std::uint8_t { f32, bf16, e4m3, ue5m3, e8m0, e6m2 };
 /// Its scale_traits.
@@ -63,6 +47,22 @@ struct scale_traits;
 /// A type of block scales: float, bf16, e4m3, ue5m3, e8m0 or e6m2.
 template <class T>
 concept scale_format = requires { scale_traits<T>::kind; };
+
+/// Sixteen values with their codes, in any order. Conversion from float rounds to nearest and saturates (numerics 1);
+/// max() is the largest magnitude that it gives. Whether dot products of blocks are exact is computed from the values
+/// (grid4::exact_products); a type may state it in a member exact_products, which then must be right.
+template <class T>
+concept element_format = !wide_element_format<T> && !scale_format<T> && std::is_trivially_copyable_v<T> &&
+                         sizeof(T) == 1 && std::is_constructible_v<T, float> && requires(T element, std::uint8_t bits) {
+                           { T::from_bits(bits) } -> std::same_as<T>;
+                           { element.bits() } -> std::same_as<std::uint8_t>;
+                           { static_cast<float>(element) } -> std::same_as<float>;
+                           { (T::max)() } -> std::same_as<float>;
+                         };
+
+/// Any element type of a block format.
+template <class T>
+concept any_element_format = element_format<T> || wide_element_format<T>;
 
 /// The two neighbours of a value on a grid.
 struct neighbours {

@@ -111,7 +111,7 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle format, nb::handle rht,
   const double work = elements_in(both.a.rows(), both.b.rows()) * static_cast<double>(both.a.cols());
   run(ctx, work, long_product, [&](const cpu::context& c) {
     cpu::resolve(c);
-    if (job.out.rows != 0 && job.out.cols != 0) cpu::detail::run_gemms(c, cpu::detail::kernels::gemm<>, {&job, 1});
+    if (job.out.rows != 0 && job.out.cols != 0) cpu::detail::run_gemms(c, cpu::detail::kernels::gemm<ufp4::detail::features::all>, {&job, 1});
   });
   return to.object;
 }
@@ -125,7 +125,7 @@ std::string explain_matmul(nb::handle a, nb::handle b, nb::handle dtype, nb::han
       nowhere, output_of(operation, dtype), both.a.rows(), both.b.rows(), static_cast<std::ptrdiff_t>(both.b.rows()),
       1};
   const gemm_job job = job_of(operation, both.a, both.b, c, {.accumulate = accumulate_of(operation, mode)});
-  return cpu::detail::explain_gemm(ctx, cpu::detail::kernels::gemm<>, job).text();
+  return cpu::detail::explain_gemm(ctx, cpu::detail::kernels::gemm<ufp4::detail::features::all>, job).text();
 }
 
 any_prepacked prepack_matrix(const quantized& q, int threads, nb::handle isa) {
