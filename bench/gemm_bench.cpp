@@ -345,7 +345,8 @@ void add_small_calls() {
       [=] {
         static const auto job = detail::gemm_job_of(qx, qw, detail::sink_of(y), options);
         static cpu::detail::gemm_job_place place;
-        const auto plan = cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job, cpu::resolve({}), place);
+        const auto plan = cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job,
+                                                 cpu::resolve({}), place);
         static detail::buffer<std::byte> left(plan.kernel->left_bytes(*plan.job, 1));
         static detail::buffer<std::byte> scratch(plan.kernel->scratch_bytes(*plan.job, 1));
         return [=] {
@@ -364,8 +365,8 @@ void add_small_calls() {
         const auto job = detail::make_job(detail::source_of(x), spec_of<mxfp4>, policies);
         const auto coder = detail::make_coder(spec_of<mxfp4>, policies, 0.0f);
         const auto kernel =
-            cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize<ufp4::detail::features::all>, job,
-                                             coder, cpu::resolve({}))
+            cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize<ufp4::detail::features::all>, job, coder,
+                                             cpu::resolve({}))
                 .kernel;
         return [=] {
           quantize_report report;

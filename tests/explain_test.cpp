@@ -66,7 +66,8 @@ void check(const expected& want, const A& a, const B& b, std::size_t m, std::siz
   const auto job = detail::gemm_job_of(a, b, detail::sink_of(sized(m, n)), options);
   CAPTURE(m, n, ufp4::name(mode));
   cpu::detail::gemm_job_place place;
-  const auto plan = cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job, cpu::isa::amx, place);
+  const auto plan =
+      cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job, cpu::isa::amx, place);
   CHECK(std::string(plan.kernel->name) == want.amx);
 }
 

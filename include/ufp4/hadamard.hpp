@@ -13,7 +13,8 @@ void transform_rows(const char* operation, const cpu::context& ctx, const transf
   const source from = source_of(x);
   const sink to = sink_of(out);
   const std::size_t padded = inverse ? x.cols() : out.cols();
-  const auto& row = cpu::detail::kernel_for(cpu::detail::kernels::hadamard<features_of_scalar<X> | features_of_scalar<Y>>, cpu::resolve(ctx));
+  const auto& row = cpu::detail::kernel_for(
+      cpu::detail::kernels::hadamard < features_of_scalar<X> | features_of_scalar < Y >>, cpu::resolve(ctx));
   cpu::detail::parallel_rows(ctx, x.rows(), padded, [&](std::size_t first, std::size_t last) {
     row.kernel(t, inverse, from, to, first, last);
   });

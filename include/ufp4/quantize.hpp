@@ -254,7 +254,7 @@ void viewed(const matrix_view<T>&);
 template <class T>
 concept viewable = requires(const T& x) { viewed(x); };
 
-/// Whether quantize<F>(x) can be meant; otherwise the program does not compile, for a reason that says what is accepted.
+/// Whether quantize<F>(x) can be meant; otherwise the program does not compile, and the reason says what is accepted.
 template <class F, class X, class... Policies>
 constexpr bool quantizes() {
   constexpr bool is_format = quantizer_target<F>, is_matrix = viewable<X> || contiguous_values<X> || is_batch<X>;

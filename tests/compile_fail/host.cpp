@@ -662,14 +662,15 @@ void no_matrix() {  // error: quantize: x is a matrix_view, a matrix, a span, ar
 #endif
 }
 
-void no_matrix_of_a_format_as_data() {  // error: quantize: x is a matrix_view, matrix or matrix_batch of float, bf16 or fp16
+// error: quantize: x is a matrix_view, matrix or matrix_batch of float, bf16 or fp16
+void no_matrix_of_a_format_as_data() {
 #if defined(MISTAKE)
   quantize(spec_of<nvfp4>, std::vector<float>(64));
 #endif
 }
 
-// error: quantize: a rounding policy is a class such as nearest_even, stochastic, or one of your own (rounding_policy in
-//        concepts.hpp), not a function
+// error: quantize: a rounding policy is a class such as nearest_even, stochastic, or one of your own (rounding_policy
+//        in concepts.hpp), not a function
 void function_as_policy() {
 #if defined(MISTAKE)
   quantize<nvfp4>(x, std::round);

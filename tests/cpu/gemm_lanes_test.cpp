@@ -197,7 +197,8 @@ std::vector<float> product(cpu::detail::gemm_job job, cpu::isa tier) {
   const std::size_t m = job.left.rows(), n = job.right.rows();
   support::guarded<float> c(m * n, 1);
   job.out = {c.data(), dtype::f32, m, n, static_cast<std::ptrdiff_t>(n), 1};
-  cpu::detail::run_gemms(cpu::context{.threads = 1, .isa = tier}, cpu::detail::kernels::gemm<ufp4::detail::features::all>, {&job, 1});
+  cpu::detail::run_gemms(cpu::context{.threads = 1, .isa = tier},
+                         cpu::detail::kernels::gemm<ufp4::detail::features::all>, {&job, 1});
   REQUIRE(c.guards_intact());
   return {c.begin(), c.end()};
 }
@@ -227,7 +228,8 @@ void check_exact(const cpu::detail::gemm_operand& a, const cpu::detail::gemm_ope
   const cpu::detail::gemm_job job = job_of(a, b, accumulate::exact_blocks);
   const std::vector<float> expected = product(job, cpu::isa::scalar);
   for (const cpu::isa tier : vector_tiers()) {
-    CAPTURE(cpu::name(tier), cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job, tier).name);
+    CAPTURE(cpu::name(tier),
+            cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job, tier).name);
     REQUIRE(same(product(job, tier), expected));
   }
 }
@@ -479,8 +481,9 @@ TEST_CASE("integer kernels take a grid up to their limit and no further", "[gemm
                          accumulate mode = accumulate::exact_blocks) {
     const quantized_side a(grid_named(left), scale_kind::f32, block, 4, 256),
         b(grid_named(right), scale_kind::f32, block, 4, 256);
-    return std::string(
-        cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job_of(a.side(), b.side(), mode), tier).name);
+    return std::string(cpu::detail::gemm_kernel_for(cpu::detail::kernels::gemm<ufp4::detail::features::all>,
+                                                    job_of(a.side(), b.side(), mode), tier)
+                           .name);
   };
   struct row {
     const char *left, *right;

@@ -105,8 +105,8 @@ TEST_CASE("fast takes blocks of 8 whose products are bf16 numbers, and reports t
   const auto a = model::random_quantized<e2m1_of_8>(gen, 4, 64);
   const auto kernel = [&](const auto& x, const auto& w, accumulate mode) {
     cpu::detail::gemm_job_place place;
-    return cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>, detail::gemm_job_of(x, w, {}, {.accumulate = mode}),
-                                  cpu::isa::neon_bf16, place)
+    return cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>,
+                                  detail::gemm_job_of(x, w, {}, {.accumulate = mode}), cpu::isa::neon_bf16, place)
         .kernel;
   };
   CHECK(kernel(a, a, accumulate::fast)->made_as(accumulate::fast) == accumulate::fast);

@@ -89,7 +89,8 @@ void check_gemm(const cpu::context& ctx, const quantized_matrix<F>& a, const qua
     bool same_elements = true;
     for (std::size_t i = 0; i < got.rows(); ++i)
       for (std::size_t j = 0; j < got.cols(); ++j)
-        same_elements = same_elements && support::same_number(static_cast<float>(got(i, j)), static_cast<float>(want(i, j)));
+        same_elements =
+            same_elements && support::same_number(static_cast<float>(got(i, j)), static_cast<float>(want(i, j)));
     REQUIRE(same_elements);
   };
   check(a, b);

@@ -111,7 +111,8 @@ nb::object matmul(nb::handle a, nb::handle b, nb::handle format, nb::handle rht,
   const double work = elements_in(both.a.rows(), both.b.rows()) * static_cast<double>(both.a.cols());
   run(ctx, work, long_product, [&](const cpu::context& c) {
     cpu::resolve(c);
-    if (job.out.rows != 0 && job.out.cols != 0) cpu::detail::run_gemms(c, cpu::detail::kernels::gemm<ufp4::detail::features::all>, {&job, 1});
+    if (job.out.rows != 0 && job.out.cols != 0)
+      cpu::detail::run_gemms(c, cpu::detail::kernels::gemm<ufp4::detail::features::all>, {&job, 1});
   });
   return to.object;
 }

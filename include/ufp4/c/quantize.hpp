@@ -57,7 +57,8 @@ inline void quantize(const char* function, const cpu::context& ctx, const ufp4_m
   const ufp4_quantize_options o = options_of(function, given_options);
   quantize_report counted;
   const auto options = options_of(function, o, transform_of(function, &q.transform), counted);
-  q.tensor_scale = ufp4::detail::quantize_into_memory<any_quantized_view>(ctx, format, from, memory, options).tensor_scale();
+  q.tensor_scale =
+      ufp4::detail::quantize_into_memory<any_quantized_view>(ctx, format, from, memory, options).tensor_scale();
   add_counts(o.counts, counted);
 }
 

@@ -194,9 +194,9 @@ struct gemm_products : tile_gemm {
   static constexpr std::size_t width = 2 * tile_side, tile_rows = width, tile_cols = width;
   static constexpr std::size_t header = 64;  ///< of sixteen packed rows: whether they fit
 
-  /// With up to 8 rows of codes reading the weights is the limit, and tiles only add work: 4 x 4096 x 4096 takes 4 times
-  /// as long as with gemm_int8_avx512. With little work, making the tables of products takes most of the time. Rows that
-  /// the integer kernel does not take are faster here from 4 on.
+  /// With up to 8 rows of codes reading the weights is the limit, and tiles only add work: 4 x 4096 x 4096 takes four
+  /// times as long as with gemm_int8_avx512. With little work, making the tables of products takes most of the time.
+  /// Rows that the integer kernel does not take are faster here from 4 on.
   static bool is_worthwhile(const gemm_job& job) {
     if (!job.left.is_quantized || !int8_fits(job)) return job.left.rows() > 3;
     return job.left.rows() > 8 && job.left.rows() * job.right.rows() * job.padded() >= std::size_t{1} << 17;
