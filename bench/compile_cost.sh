@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: bench/compile_cost.sh                 measures every table and writes build/compile_cost/compile_cost.md, in about ten minutes
        bench/compile_cost.sh --json FOLDER   prints two rows as JSON for bench/render.py; object files go to FOLDER
-Environment: CXX and CLANG, the compilers (g++, clang++-19); without the second, its columns hold dashes. NVCC (nvcc): without it
+Environment: CXX and CLANG, the compilers (g++, clang++-19); without the second, its columns hold dashes. EIGEN, a folder. NVCC (nvcc): without it
 there is no table of GPU programs. UFP4_BUILD_DIR, the build folder (default build/ in the source tree).'
 set -euo pipefail
 unset CDPATH # with CDPATH set, cd may enter another folder and print its path
@@ -12,8 +12,10 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$source_dir/cmake/bare_machine.sh"
 cxx=${CXX:-g++}
 clang=${CLANG:-clang++-19}
+eigen=${EIGEN:-/usr/include/eigen3} # a folder; without Eigen there, its row is left out
 nvcc=${NVCC:-$(PATH=$PATH:/usr/local/cuda/bin command -v nvcc || true)}
-programs=(element hadamard dequantize quantize quantized_gemm one_format nine_formats linear)
+# Sources in bench/compile_cost or examples/. Eigen, a product of two matrices of float, is what the others are compared with.
+programs=(element hadamard dequantize quantize quantized_gemm one_format nine_formats linear readme api_tour eigen)
 export LC_ALL=C TIMEFORMAT='%3U %3S'
 
 # seconds_of COMMAND...: prints the user and system seconds of the fastest of five runs, or of the runs that start within three
@@ -36,7 +38,7 @@ kilobytes() { awk -v bytes="$1" 'BEGIN { printf bytes < 10240 ? "%.1f" : "%.0f",
 compile() { # COMPILER OPTION...
   local compiler=$1
   shift
-  "$compiler" -std=c++20 -I include "$@"
+  "$compiler" -std=c++20 -I include -isystem "$eigen" "$@"
 }
 
 # ---- two rows for the report of the benches
@@ -98,11 +100,14 @@ headers() {
 
 # program_rows OPTION... : a row for each program, with a cell for each OPTION, "COMPILER OBJECT OPTION...".
 program_rows() {
-  local program how
+  local program how source
   for program in "${programs[@]}"; do
+    source=bench/compile_cost/$program.cpp
+    [ -e "$source" ] || source=examples/$program.cpp
+    [[ $program != eigen || -e $eigen/Eigen/Dense ]] || continue
     printf '| %s |' "$program"
     # shellcheck disable=SC2086 # several words
-    for how in "$@"; do printf ' %s |' "$(cell ${how/@/$work/$program} bench/compile_cost/$program.cpp)"; done
+    for how in "$@"; do printf ' %s |' "$(cell ${how/@/$work/$program} "$source")"; done
     printf '\n'
   done
 }
