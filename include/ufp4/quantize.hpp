@@ -15,6 +15,7 @@
 
 #include <ufp4/cpu/dispatch.hpp>
 #include <ufp4/cpu/kernels/quantize/quantized_chunk.hpp>
+#include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/parallel.hpp>
 #include <ufp4/matrix/checks.hpp>
 #include <ufp4/matrix/operand.hpp>
@@ -25,7 +26,7 @@ namespace ufp4::detail::inline UFP4_CODE {
 template <any_block_format F, class... T, class... Policies>
 constexpr auto options_for(const Policies&... policies) {
   auto options = collect_for<F, T...>(policies...);
-#if !defined(UFP4_EXTERNAL_KERNELS)  // whose kernels have all features, and plan for themselves
+#if !defined(UFP4_EXTERNAL_KERNELS)  // whose kernels have all features and plan for themselves
   constexpr features needs = decltype(options)::needs;
   constexpr auto rounding =
       has(needs, features::random_bits) ? rounding_spec::kind::stochastic : rounding_spec::kind::nearest_even;
