@@ -514,30 +514,6 @@ void rows_of_a_temporary_any_quantized() {  // error: deleted
 #endif
 }
 
-void codes_of_a_temporary() {  // error: deleted
-#if defined(MISTAKE)
-  (void)quantize<nvfp4>(x).codes();
-#else
-  (void)row_range(q, 0, 2).codes();
-#endif
-}
-
-void scales_of_a_temporary() {  // error: deleted
-#if defined(MISTAKE)
-  (void)quantize<nvfp4>(x).scales();
-#else
-  (void)row_range(q, 0, 2).scales();
-#endif
-}
-
-void scale_bytes_of_a_temporary() {  // error: deleted
-#if defined(MISTAKE)
-  (void)prepack(q).scale_bytes();
-#else
-  (void)packed.scale_bytes();
-#endif
-}
-
 void signed_part_of_temporary_weights() {  // error: deleted
 #if defined(MISTAKE)
   (void)zero_point_matrix().signed_part();
@@ -558,6 +534,7 @@ void temporaries_within_a_statement() {
   (void)cast(quantize(spec_of<nvfp4>, x), spec_of<mxfp4>);
   (void)cast(quantize<nvfp4>(x), spec_of<mxfp4>);
   (void)col_range(quantize<nvfp4>(x), 0, 16);
+  (void)(quantize<nvfp4>(x).codes()[0] + quantize<nvfp4>(x).scales()[0]);
   (void)prepack(cpu::context{}, quantize<nvfp4>(x));
   (void)(quantize<nvfp4>(x).spec() == quantize(spec_of<nvfp4>, x).spec());
   const transform_spec& copied = quantize<nvfp4>(x).transform();

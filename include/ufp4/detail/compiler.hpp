@@ -25,3 +25,9 @@
 // A member of a vocabulary type. Always inlined: the linker could pick a copy compiled for another instruction set.
 #define UFP4_MEMBER __attribute__((always_inline)) UFP4_HD
 #define UFP4_HOST_MEMBER __attribute__((always_inline))  // of a type that no GPU kernel uses
+// Behind a member function whose result ends with its object: clang reports a result that is kept longer.
+#if defined(__clang__) && !defined(__CUDACC__)
+#define UFP4_LIFETIMEBOUND [[clang::lifetimebound]]
+#else
+#define UFP4_LIFETIMEBOUND
+#endif

@@ -130,17 +130,19 @@ class shaped {
   quantized_shape shape_;
 };
 
-/// Codes and scales in memory of their own. The derived class defines the layout. What refers to that memory is deleted
-/// for temporaries: it would refer to freed memory in the next statement.
+/// Codes and scales in memory of their own. The derived class defines the layout. Views of temporaries are deleted: they
+/// would refer to freed memory in the next statement. Spans of temporaries end with the statement.
 class quantized_memory : public shaped {
  public:
-  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const& { return {codes_.data(), codes_.size()}; }
-  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() & { return {codes_.data(), codes_.size()}; }
-  std::span<const std::uint8_t> codes() const&& = delete;
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const UFP4_LIFETIMEBOUND {
+    return {codes_.data(), codes_.size()};
+  }
+  UFP4_HOST_MEMBER std::span<std::uint8_t> codes() UFP4_LIFETIMEBOUND { return {codes_.data(), codes_.size()}; }
   /// The block scales as bytes; their type is spec().scale.
-  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const& { return {scales_.data(), scales_.size()}; }
-  UFP4_HOST_MEMBER std::span<std::byte> scale_bytes() & { return {scales_.data(), scales_.size()}; }
-  std::span<const std::byte> scale_bytes() const&& = delete;
+  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const UFP4_LIFETIMEBOUND {
+    return {scales_.data(), scales_.size()};
+  }
+  UFP4_HOST_MEMBER std::span<std::byte> scale_bytes() UFP4_LIFETIMEBOUND { return {scales_.data(), scales_.size()}; }
   UFP4_HOST_MEMBER void set_tensor_scale(float scale) { shape_.tensor_scale = scale; }
 
  protected:

@@ -16,17 +16,16 @@ class typed_memory : public quantized_memory {
   using scale_type = typename Format::scale_type;
 
   /// The block scales; a format without an array of them (has_scale_array) has scale_bytes() only.
-  UFP4_HOST_MEMBER std::span<const scale_type> scales() const&
+  UFP4_HOST_MEMBER std::span<const scale_type> scales() const UFP4_LIFETIMEBOUND
     requires(Format::has_scale_array)
   {
     return {reinterpret_cast<const scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
   }
-  UFP4_HOST_MEMBER std::span<scale_type> scales() &
-      requires(Format::has_scale_array) {
-        return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
-      } std::span<const scale_type> scales() const&&
-        requires(Format::has_scale_array)
-      = delete;
+  UFP4_HOST_MEMBER std::span<scale_type> scales() UFP4_LIFETIMEBOUND
+    requires(Format::has_scale_array)
+  {
+    return {reinterpret_cast<scale_type*>(scale_bytes().data()), scale_bytes().size() / sizeof(scale_type)};
+  }
 
  protected:
   UFP4_HOST_MEMBER typed_memory() : quantized_memory({spec_of<Format>}, {}) {}

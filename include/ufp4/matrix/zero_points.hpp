@@ -67,11 +67,9 @@ class zero_point_matrix {
   UFP4_HOST_MEMBER const any_quantized& signed_part() const& { return signed_; }
   const any_quantized& signed_part() const&& = delete;  ///< it would end with its statement
   /// The scales of the groups, rows x (cols / group).
-  UFP4_HOST_MEMBER std::span<const float> scales() const& { return scales_; }
-  std::span<const float> scales() const&& = delete;  ///< they would end with their statement
+  UFP4_HOST_MEMBER std::span<const float> scales() const UFP4_LIFETIMEBOUND { return scales_; }
   /// The zero points of the groups, rows x (cols / group).
-  UFP4_HOST_MEMBER std::span<const std::uint8_t> zero_points() const& { return zero_points_; }
-  std::span<const std::uint8_t> zero_points() const&& = delete;  ///< they would end with their statement
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> zero_points() const UFP4_LIFETIMEBOUND { return zero_points_; }
   /// Element (row, col): fl(scale * (code - zero point)).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
     detail::expects(row < rows() && col < cols(), "element (", row, ", ", col, ") of a zero_point_matrix of ", rows(),
