@@ -51,9 +51,10 @@
 #define UFP4_END_neon_dotprod UFP4_END_TARGET
 #define UFP4_END_neon_i8mm UFP4_END_TARGET
 #define UFP4_END_neon_bf16 UFP4_END_TARGET
-/// The region and the namespace of the lanes, or one inside it.
-#define UFP4_BEGIN_LANES(...) \
-  UFP4_OF_LANES(REGION) namespace ufp4::cpu::detail::inline UFP4_CODE::UFP4_LANES __VA_OPT__(::) __VA_ARGS__ {
+/// The namespace of the lanes, or one inside it, and the region. Pragmas are last: g++ 14 drops what follows them.
+#define UFP4_BEGIN_LANES(...)                                                            \
+  namespace ufp4::cpu::detail::inline UFP4_CODE::UFP4_LANES __VA_OPT__(::) __VA_ARGS__ { \
+  UFP4_OF_LANES(REGION)
 #define UFP4_END_LANES \
   }                    \
   UFP4_OF_LANES(END)
