@@ -26,7 +26,7 @@
 #define UFP4_MEMBER __attribute__((always_inline)) UFP4_HD
 #define UFP4_HOST_MEMBER __attribute__((always_inline))  // of a type that no GPU kernel uses
 // Behind a member function whose result ends with its object: clang reports a result that is kept longer.
-#if defined(__clang__) && !defined(__CUDACC__)
+#if __has_cpp_attribute(clang::lifetimebound)
 #define UFP4_LIFETIMEBOUND [[clang::lifetimebound]]
 #else
 #define UFP4_LIFETIMEBOUND
