@@ -71,6 +71,15 @@ void check_batch_output(const char* operation, const matrix_batch<T>& out) {
           first.col_stride, " and stride ", out.stride());
 }
 
+template <any_block_format F, class T>
+struct quantized_as<F, matrix_batch<T>> {
+  using type = std::vector<quantized_matrix<F>>;
+};
+template <class T>
+struct quantized_as<void, matrix_batch<T>> {
+  using type = std::vector<any_quantized>;
+};
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {

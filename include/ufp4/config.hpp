@@ -33,7 +33,7 @@
 #define UFP4_ISAS avx2, avx_vnni
 #endif
 
-// Every instruction set with kernels of its own, each after its parent: x(name, architecture, parent).
+/// Every instruction set with kernels of its own, each after its parent: x(name, architecture, parent).
 #define UFP4_EACH_ISA(x)                                                                                       \
   x(avx2, X86, scalar) x(avx_vnni, X86, avx2) x(avx512, X86, avx2) x(avx512_bf16, X86, avx512)                 \
       x(amx, X86, avx512_bf16) x(neon, ARM, scalar) x(neon_dotprod, ARM, neon) x(neon_i8mm, ARM, neon_dotprod) \

@@ -255,8 +255,23 @@ void viewed(const matrix_view<T>&);
 template <class T>
 concept viewable = requires(const T& x) { viewed(x); };
 
+/// The type of quantize<F>(x); F is void for a format as data.
+template <class F, class X>
+struct quantized_as {
+  using type = void;  // does not compile: see quantizes
+};
+template <quantizer_target F, class X>
+  requires(viewable<X> || row_of_values<X>)
+struct quantized_as<F, X> {
+  using type = quantized_matrix<format_of<F>>;
+};
+template <viewable X>
+struct quantized_as<void, X> {
+  using type = any_quantized;
+};
+
 /// Whether quantize<F>(x) can be meant; otherwise the program does not compile, and the reason says what is accepted.
-template <class F, class X, class... Policies>
+template <class F, class X>
 constexpr bool quantizes() {
   constexpr bool is_format = quantizer_target<F>, is_matrix = viewable<X> || contiguous_values<X> || is_batch<X>;
   static_assert(is_format,
@@ -270,7 +285,6 @@ constexpr bool quantizes() {
                   "others, such as double, first");
     if constexpr (!known) return false;
   }
-  if constexpr (is_format && is_matrix && !is_batch<X>) return are_policies<Policies...>();
   return is_format && is_matrix;
 }
 
@@ -389,11 +403,15 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
 
 /// quantize<F>(x, policies...) of a matrix, a range or a batch, and quantize(format, x, policies...).
 template <class F, detail::no_context X, class... Policies>
-auto quantize(const X& x, const Policies&... policies) {
-  if constexpr (detail::quantizes<F, X, Policies...>()) return quantize<F>(cpu::context{}, x, policies...);
+typename detail::quantized_as<F, X>::type quantize(const X& x, const Policies&... policies) {
+  if constexpr (detail::quantizes<F, X>() && (detail::is_batch<X> || detail::are_policies<Policies...>()))
+    return quantize<F>(cpu::context{}, x, policies...);
+  else
+    return typename detail::quantized_as<F, X>::type();  // not reached: the program does not compile
 }
 template <class X, class... Policies>
-auto quantize(const format_spec& format, const X& x, const Policies&... policies) {
+typename detail::quantized_as<void, X>::type quantize(const format_spec& format, const X& x,
+                                                      const Policies&... policies) {
   return quantize(cpu::context{}, format, x, policies...);
 }
 /// For other arguments: says which of them is not accepted.

@@ -356,6 +356,7 @@ class any_quantized : public detail::quantized_memory {
   any_quantized_view view() const&& = delete;  ///< the matrix ends with its statement
   UFP4_HOST_MEMBER operator any_quantized_view() const& { return view(); }
   operator any_quantized_view() const&& = delete;
+  /// Its memory, for quantize_into and others.
   UFP4_HOST_MEMBER quantized_storage storage() & { return {codes(), scale_bytes()}; }
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const { return view()(row, col); }
 
