@@ -157,7 +157,8 @@ TEST_CASE("operands that a product quantizes first, and groups of products, may 
                    matrix_view<float>{want.data(), rows, rows}, support::exactly);
     const gpu::buffer<float> c(rows * rows);
     const matrix_view<float> out{c.data(), rows, rows};
-    const auto a = operand<F>(in), b = operand<F>(weights, stochastic{.seed = 3});
+    const auto a = operand<F>(in);
+    const auto b = operand<F>(weights, stochastic{.seed = 3});
     const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, a, b, out, support::exactly));
     REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, a, b, out, support::exactly)) == "");
     REQUIRE(support::difference(support::on_host(c), want) == "");

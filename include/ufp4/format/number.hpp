@@ -43,7 +43,8 @@ class coded {
   /// would convert further to integers and bool.
   template <std::floating_point Float>
   UFP4_MEMBER constexpr explicit(!std::same_as<Float, float>) operator Float() const {
-    return static_cast<Float>(static_cast<const Derived&>(*this).value());
+    // Not static_cast<const Derived&>(*this): of a temporary, nvcc takes that for no constant.
+    return static_cast<Float>(from_bits(bits_).value());
   }
 
  protected:
