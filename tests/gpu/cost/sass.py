@@ -79,10 +79,17 @@ def _registers(path):
     return found
 
 
+def _features(found):
+    """A value of block/features.hpp, whose bits may get other places."""
+    bits = int(found[1])
+    return "features::all" if bits & (bits + 1) == 0 else "some features"
+
+
 def short_name(demangled):
     name = re.sub(r"\bv\d+_\d+(_\w+)?::", "", demangled).removeprefix("void ")
     name = re.sub(r"\(anonymous namespace\)::|_INTERNAL_\w+::", "", name)
     name = name.replace("ufp4::gpu::kernels::", "").replace("ufp4::gpu::", "").replace("ufp4::", "")
+    name = re.sub(r"\((?:\w+::)*features\)(\d+)", _features, name)
     depth = 0
     for i, c in enumerate(name):  # up to the arguments, which a template's own parentheses precede
         depth += (c == "<") - (c == ">")
