@@ -9,6 +9,7 @@
 
 #include <iosfwd>
 #include <ufp4/format/fp4.hpp>
+#include <ufp4/format/fp8.hpp>
 #include <ufp4/format/int4.hpp>
 #include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
@@ -30,11 +31,40 @@ std::basic_ostream<Char, Traits>& operator<<(std::basic_ostream<Char, Traits>& o
 }  // namespace ufp4::inline UFP4_TYPES
 
 #if defined(__cpp_lib_format)
-template <ufp4::detail::number T, class Char>
-struct std::formatter<T, Char> : std::formatter<float, Char> {
+namespace ufp4::detail::inline UFP4_TYPES {
+
+template <class T, class Char>
+struct value_formatter : std::formatter<float, Char> {
   template <class Context>
   auto format(T value, Context& context) const {
     return std::formatter<float, Char>::format(static_cast<float>(value), context);
   }
 };
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+// One for each type: g++ 14 has a formatter for what converts to float, and one for all numbers would be ambiguous.
+#define UFP4_FORMATTER(type) \
+  template <class Char>      \
+  struct std::formatter<ufp4::type, Char> : ufp4::detail::value_formatter<ufp4::type, Char> {};
+UFP4_FORMATTER(int4)
+UFP4_FORMATTER(e4m3)
+UFP4_FORMATTER(ue5m3)
+UFP4_FORMATTER(e8m0)
+UFP4_FORMATTER(e6m2)
+UFP4_FORMATTER(bf16)
+UFP4_FORMATTER(fp16)
+#undef UFP4_FORMATTER
+template <class Layout, class Char>
+struct std::formatter<ufp4::fp4<Layout>, Char> : ufp4::detail::value_formatter<ufp4::fp4<Layout>, Char> {};
+template <class Layout, int special, class Char>
+struct std::formatter<ufp4::fp4_remapped<Layout, special>, Char>
+    : ufp4::detail::value_formatter<ufp4::fp4_remapped<Layout, special>, Char> {};
+template <class Levels, class Char>
+struct std::formatter<ufp4::table_element<Levels>, Char>
+    : ufp4::detail::value_formatter<ufp4::table_element<Levels>, Char> {};
+template <int bits, class Char>
+struct std::formatter<ufp4::scaled_int8<bits>, Char> : ufp4::detail::value_formatter<ufp4::scaled_int8<bits>, Char> {};
+template <ufp4::wide_element kind, class Char>
+struct std::formatter<ufp4::wide_float<kind>, Char> : ufp4::detail::value_formatter<ufp4::wide_float<kind>, Char> {};
 #endif
