@@ -255,6 +255,10 @@ void viewed(const matrix_view<T>&);
 template <class T>
 concept viewable = requires(const T& x) { viewed(x); };
 
+/// Policy, but for a batch, before whose policies there is a batch_amax: its overload checks them.
+template <class X, class Policy>
+using unless_batch = std::conditional_t<is_batch<X>, transform_spec, Policy>;
+
 /// The type of quantize<F>(x); F is void for a format as data.
 template <class F, class X>
 struct quantized_as {
@@ -404,7 +408,7 @@ void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matri
 /// quantize<F>(x, policies...) of a matrix, a range or a batch, and quantize(format, x, policies...).
 template <class F, detail::no_context X, class... Policies>
 typename detail::quantized_as<F, X>::type quantize(const X& x, const Policies&... policies) {
-  if constexpr (detail::quantizes<F, X>() && (detail::is_batch<X> || detail::are_policies<Policies...>()))
+  if constexpr (detail::quantizes<F, X>() && detail::are_policies<detail::unless_batch<X, Policies>...>())
     return quantize<F>(cpu::context{}, x, policies...);
   else
     return typename detail::quantized_as<F, X>::type();  // not reached: the program does not compile
