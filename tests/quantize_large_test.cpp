@@ -99,7 +99,7 @@ TEST_CASE("codes, scales and random bits of rows beyond 2^32 bytes of codes") {
 
   const auto options = detail::collect(random_bits);
   const cpu::detail::quantize_job job = detail::make_job(detail::source_of(x), spec_of<e1m2_f32>, options);
-  const block_coder<rounding_spec> coder{spec_of<e1m2_f32>, {}, {}, random_bits};
+  const detail::kernel_coder coder{spec_of<e1m2_f32>, {}, {}, random_bits};
   quantize_report seen;
   REQUIRE(job.strips() == rows);
   cpu::detail::quantize_scalar(job, coder, {codes.as<std::uint8_t>(), scales.as<float>()}, first, rows, seen);

@@ -257,7 +257,7 @@ inline void quantize_columns(const cpu::context& ctx, const cast_job& job, std::
       .x = {s.values.data() + first, dtype::f32, job.height(), width, static_cast<std::ptrdiff_t>(job.padded_cols), 1},
       .format = f};
   q.padded_cols = q.whole_padded_cols = width;
-  const block_coder<rounding_spec> coder{f, mse_search{}.spec(), cast_constants(f, outer), {}};
+  const kernel_coder coder{f, mse_search{}.spec(), cast_constants(f, outer), {}};
   const auto& table = cpu::detail::kernels::quantize < format_features | features::search > ;
   buffer<std::uint8_t> codes(job.height() * width / 2);
   buffer<std::byte> scales(blocks * static_cast<std::size_t>(bytes));

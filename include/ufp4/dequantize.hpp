@@ -53,10 +53,9 @@ namespace ufp4::inline UFP4_CODE {
 /// | bits      | identical for every isa and thread count                                                    |
 template <quantized_like Q, matrix_scalar T>
 void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) {
-  const any_quantized_view view = q;
-  detail::check_dequantize("dequantize", view, out);
+  detail::check_dequantize("dequantize", q, out);
   constexpr detail::features needs = detail::features_of_matrix<Q> | detail::features_of_scalar<T>;
-  detail::dequantize_to<needs>(ctx, detail::quantized_source_of(view), out);
+  detail::dequantize_to<needs>(ctx, detail::quantized_source_of(q), out);
 }
 /// The same of a prepacked matrix: dequantize(unpack(p), out).
 template <prepacked_like P, matrix_scalar T>

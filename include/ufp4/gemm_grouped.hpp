@@ -52,7 +52,7 @@ void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, c
     const std::string operation = detail::concat("quantized_gemm_grouped, product ", e);
     const detail::sink out = detail::sink_of(c.data()[e]);
     detail::check_gemm(operation.c_str(), a.data()[e], b.data()[e], out, options);
-    jobs[e] = detail::gemm_job_of(a.data()[e], b.data()[e], out, options);
+    ::new (jobs.data() + e) detail::gemm_job(detail::gemm_job_of(a.data()[e], b.data()[e], out, options));
   }
   detail::check_group(jobs);
   using A = typename As::value_type;

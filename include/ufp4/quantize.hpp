@@ -100,9 +100,11 @@ void constants_into(Coder* coder, float global_amax) {
 template <class Preset = void, class O>
 auto make_coder(const format_spec& format, [[maybe_unused]] const O& options, float global_amax) {
   if constexpr (std::is_void_v<Preset>) {
-    block_coder<decltype(options.rounding), decltype(options.rule)> coder{format, options.rule, {}, options.rounding};
+    using coder_type =
+        block_coder<decltype(options.rounding), decltype(options.rule), features::all, const format_spec&>;
+    coder_type coder{format, options.rule, {}, options.rounding};
     if (!format.two_level()) return coder;
-    cpu::detail::in_exact_environment(&constants_into<decltype(coder)>, &coder, global_amax);
+    cpu::detail::in_exact_environment(&constants_into<coder_type>, &coder, global_amax);
     return coder;
   } else {
     typename Preset::coder coder{};
@@ -120,7 +122,7 @@ float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& j
 
 /// Whether every kernel supports the coder.
 template <class Coder>
-inline constexpr bool is_kernel_coder = std::is_same_v<Coder, block_coder<rounding_spec>>;
+inline constexpr bool is_kernel_coder = std::is_same_v<Coder, kernel_coder>;
 
 /// The kernel of a tier where the coder is the library's own; the portable one instantiated for any other.
 template <features needs, class Coder>

@@ -316,9 +316,8 @@ TEST_CASE("a product that is compiled with the integer kernels alone runs the sa
         for (const bool interleaved : {false, true})
           for (const cpu::isa tier : cpu::all_isas) {
             if (!cpu::compiled().has(tier)) continue;
-            detail::gemm_job job{};
-            job.left.q = {nullptr, nullptr, left, rows, 256, 256, 1.0f, {}, false};
-            job.right.q = {nullptr, nullptr, right, 64, 256, 256, 1.0f, {}, interleaved};
+            detail::gemm_job job{.left = {.q = {nullptr, nullptr, left, rows, 256, 256, 1.0f, {}, false}},
+                                 .right = {.q = {nullptr, nullptr, right, 64, 256, 256, 1.0f, {}, interleaved}}};
             job.out.rows = rows, job.out.cols = 64, job.mode = mode;
             job.block = static_cast<std::size_t>(left.block.cols);
             CAPTURE(cpu::name(tier), name(mode), rows, interleaved);

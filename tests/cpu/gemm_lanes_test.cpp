@@ -132,9 +132,7 @@ struct quantized_side {
   }
 
   cpu::detail::gemm_operand side() const {
-    cpu::detail::gemm_operand s;
-    s.q = {codes.data(), scales.data(), format, rows, padded, padded, 1.0f, {}};
-    return s;
+    return {.q = {codes.data(), scales.data(), format, rows, padded, padded, 1.0f, {}}};
   }
 };
 
@@ -162,11 +160,7 @@ struct interleaved {
     q.codes = codes.data();
     q.scales = scales.data();
   }
-  cpu::detail::gemm_operand side() const {
-    cpu::detail::gemm_operand s;
-    s.q = q;
-    return s;
-  }
+  cpu::detail::gemm_operand side() const { return {.q = q}; }
 };
 
 /// A plain matrix cut into blocks.
@@ -174,23 +168,19 @@ struct plain_matrix {
   std::size_t rows, cols;
   std::vector<float> x;
   cpu::detail::gemm_operand side(std::size_t block, std::size_t padded, const transform_spec& transform = {}) const {
-    cpu::detail::gemm_operand s;
-    s.is_quantized = false;
-    s.plain.x = {x.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1};
-    s.plain.format.block = block_shape(static_cast<int>(block));
-    s.plain.transform = transform;
-    s.plain.padded_cols = padded;
-    return s;
+    return {.is_quantized = false,
+            .plain = {.x = {x.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1},
+                      .format = ufp4::detail::plain_format(static_cast<int>(block)),
+                      .transform = transform,
+                      .padded_cols = padded}};
   }
 };
 
 cpu::detail::gemm_job job_of(const cpu::detail::gemm_operand& a, const cpu::detail::gemm_operand& b, accumulate mode) {
-  cpu::detail::gemm_job job;
-  job.left = a;
-  job.right = b;
-  job.block = static_cast<std::size_t>(a.is_quantized ? a.q.format.block.cols : b.q.format.block.cols);
-  job.mode = mode;
-  return job;
+  return {.left = a,
+          .right = b,
+          .block = static_cast<std::size_t>(a.is_quantized ? a.q.format.block.cols : b.q.format.block.cols),
+          .mode = mode};
 }
 
 std::vector<float> product(cpu::detail::gemm_job job, cpu::isa tier) {

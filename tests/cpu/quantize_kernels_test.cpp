@@ -160,8 +160,8 @@ scale_rule_spec rule_of_values(random_source& r, const format_spec& format, scal
   return rule;
 }
 
-block_coder<rounding_spec> random_coder(random_source& r, const quantize_job& job) {
-  block_coder<rounding_spec> coder{job.format, {}, {}, {}};
+kernel_coder random_coder(random_source& r, const quantize_job& job) {
+  kernel_coder coder{job.format, {}, {}, {}};
   switch (r.below(5)) {
     case 0: coder.rounding = nearest_away{}; break;
     case 1: coder.rounding = toward_zero{}; break;
@@ -199,7 +199,7 @@ struct outputs {
 };
 
 /// Compares the kernels of every tier with the scalar ones; each does the job in two calls, divided at some strip.
-void check_every_tier(random_source& r, const quantize_job& job, const block_coder<rounding_spec>& coder) {
+void check_every_tier(random_source& r, const quantize_job& job, const kernel_coder& coder) {
   outputs want(job);
   quantize_scalar(job, coder, want.sink(), 0, job.strips(), want.report);
   const std::uint32_t largest = amax_strips(job, 0, job.strips());
@@ -309,7 +309,7 @@ TEST_CASE("values at every cut of a grid, and next to it, get the scalar kernel'
                                            rounding_spec(toward_zero{}), rounding_spec(stochastic{1, 2})}) {
         quantize_job job =
             make_job({x.data(), dtype::f32, 1, x.size(), static_cast<std::ptrdiff_t>(x.size()), 1}, format, {});
-        block_coder<rounding_spec> coder{format, {}, {}, rounding};
+        kernel_coder coder{format, {}, {}, rounding};
         coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, g.qmax * scale);
         for (const bool counts : {true, false}) {
           job.counts = counts;
@@ -348,7 +348,7 @@ TEST_CASE("a search gives the scalar kernel's scales where errors are equal, zer
             make_job({x.data(), dtype::f32, height, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {});
         if (per_mille != 1000) rule.what = rule_kind::percentile, rule.per_mille = per_mille;
         if (ufp4::detail::rule_mismatch(rule, format) != nullptr) continue;
-        block_coder<rounding_spec> coder{format, rule, {}, {}};
+        kernel_coder coder{format, rule, {}, {}};
         coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, 1.0f);
         check_every_tier(r, job, coder);
       }
@@ -367,7 +367,7 @@ TEST_CASE("stochastic rounding gives the scalar kernel's codes where the number 
     const std::uint64_t height = static_cast<std::uint64_t>(format.block.rows);
     job.first_row = ((std::uint64_t{1} << 35) / job.whole_padded_cols - rows / 2) / height * height;
     job.counts = false;
-    block_coder<rounding_spec> coder{format, {}, {}, stochastic{r.gen(), r.gen()}};
+    kernel_coder coder{format, {}, {}, stochastic{r.gen(), r.gen()}};
     coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, 4.0f);
     check_every_tier(r, job, coder);
   }
@@ -387,7 +387,7 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
         quantize_job job =
             make_job({x.data(), dtype::f32, 1, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {.n = n});
         for (const scale_rule_spec& rule : {scale_rule_spec{}, mse_search{}.spec(), percentile{700}.spec()}) {
-          block_coder<rounding_spec> coder{format, rule, {}, {}};
+          kernel_coder coder{format, rule, {}, {}};
           coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, global_amax);
           job.counts = r.random_word();
           check_every_tier(r, job, coder);
@@ -404,7 +404,7 @@ TEST_CASE(
     float x[2] = {1, 2};
     const quantize_job job = make_job({x, dtype::f32, 1, 2, 2, 1}, format, {});
     return quantize_kernel_for(kernels::quantize<ufp4::detail::features::all>, job,
-                               block_coder<rounding_spec>{format, rule, {}, stochastic{}}, tier)
+                               kernel_coder{format, rule, {}, stochastic{}}, tier)
         .tier;
   };
   for (const cpu::isa tier : support::runnable_isas()) {

@@ -134,7 +134,7 @@ struct measured_chunk : quantized_chunk {
 };
 
 /// The same numbers, bit for bit, with the kernels of a tier.
-inline void measure_chunks(const chunk_kernels& run, const quantize_job& whole, const block_coder<rounding_spec>& coder,
+inline void measure_chunks(const chunk_kernels& run, const quantize_job& whole, const kernel_coder& coder,
                            std::size_t first, std::size_t last, std::vector<sums>& strips, quantize_report& seen) {
   measured_chunk chunk;
   for_chunks(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t count, std::size_t) {

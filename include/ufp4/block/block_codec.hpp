@@ -123,9 +123,9 @@ concept block_codec = std::is_trivially_copyable_v<C> && std::is_default_constru
 /// GPU thread would keep in memory; without search that of rules that read values; without byte_element and byte_float
 /// that of such elements. Such a coder takes formats and rules without these alone, with the same bits.
 template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec,
-          detail::features needs = detail::features::all>
+          detail::features needs = detail::features::all, class Format = format_spec>
 struct block_coder {
-  format_spec format;       ///< the format
+  Format format;            ///< the format; a `const format_spec&` outlives the coder
   Rule rule;                ///< the scale rule
   tensor_constants tensor;  ///< of the format and the tensor amax
   Rounding rounding;        ///< the rounding policy
@@ -199,8 +199,11 @@ namespace ufp4::detail::inline UFP4_CODE {
 /// What a coder has code for.
 template <class Coder>
 inline constexpr features features_of_coder = features::all;
-template <class Rounding, class Rule, features needs>
-inline constexpr features features_of_coder<block_coder<Rounding, Rule, needs>> = needs;
+template <class Rounding, class Rule, features needs, class Format>
+inline constexpr features features_of_coder<block_coder<Rounding, Rule, needs, Format>> = needs;
+
+/// The coder that CPU kernels take: policies of the library's own, as data.
+using kernel_coder = block_coder<rounding_spec, scale_rule_spec, features::all, const format_spec&>;
 
 /// The constants of a coder's format for the amax of what an outer scale covers. A rule of the program's own changes
 /// none.

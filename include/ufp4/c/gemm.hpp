@@ -5,19 +5,28 @@
 #pragma once
 
 #include <ufp4/c/quantize.hpp>
+#include <variant>
+#include <vector>
 
 namespace ufp4::c::detail::inline UFP4_CODE {
 
 using ufp4::detail::gemm_job;
 
-/// The checked job of one product. B is canonical or prepacked.
+/// B of a product, canonical or prepacked.
+using right_operand = std::variant<any_quantized_view, any_prepacked_view>;
+inline right_operand right_of(const char* function, const ufp4_quantized* b) {
+  if (is_prepacked(b)) return prepacked_of(function, "b", b);
+  return view_of(function, "b", b);
+}
+
+/// The checked job of one product. Refers to the formats of both operands.
 template <class A>
-gemm_job job_of(const char* function, const A& a, const ufp4_quantized* b, const sink& c, const gemm_options& options) {
-  const auto with = [&](const auto& right) {
+gemm_job job_of(const char* function, const A& a, const right_operand& b, const sink& c, const gemm_options& options) {
+  const auto job = [&](const auto& right) {
     ufp4::detail::check_gemm(function, a, right, c, options);
     return ufp4::detail::gemm_job_of(a, right, c, options);
   };
-  return is_prepacked(b) ? with(prepacked_of(function, "b", b)) : with(view_of(function, "b", b));
+  return std::visit(job, b);
 }
 
 /// All kernels: which of them a product can use is known at run time only.
@@ -31,7 +40,8 @@ void gemm(const char* function, const ufp4_context* context, const A& a, const u
           const ufp4_gemm_options* options) {
   const context_of ctx(function, context);
   const sink out = matrix_of(function, "c", c);
-  const gemm_job job = job_of(function, a, b, out, options_of(function, options, out.cols));
+  const right_operand right = right_of(function, b);
+  const gemm_job job = job_of(function, a, right, out, options_of(function, options, out.cols));
   cpu::resolve(ctx);
   if (out.rows != 0 && out.cols != 0) cpu::detail::run_gemms(ctx, gemm_kernels(), {&job, 1});
 }
@@ -53,10 +63,14 @@ inline void gemm_grouped(const char* function, const ufp4_context* context, std:
   expects(given_options == nullptr || given_options->bias == nullptr, function, ": options.bias must be NULL");
   cpu::resolve(ctx);
   const ufp4::detail::buffer<gemm_job> jobs(count);
+  std::vector<any_quantized_view> left;  // to whose formats the jobs refer
+  std::vector<right_operand> right;
+  left.reserve(count), right.reserve(count);
   for (std::size_t e = 0; e < count; ++e) {
     const std::string product = ufp4::detail::concat(function, ", product ", e);
-    jobs[e] = job_of(product.c_str(), view_of(product.c_str(), "a", a + e), b + e,
-                     matrix_of(product.c_str(), "c", c + e), options);
+    const char* const name = product.c_str();
+    left.push_back(view_of(name, "a", a + e)), right.push_back(right_of(name, b + e));
+    ::new (jobs.data() + e) gemm_job(job_of(name, left[e], right[e], matrix_of(name, "c", c + e), options));
   }
   ufp4::detail::check_group(jobs);
   cpu::detail::run_gemms(ctx, gemm_kernels(), jobs);
@@ -104,7 +118,9 @@ std::int32_t ufp4_explain_gemm(const ufp4_context* context, const ufp4_quantized
   return guarded(__func__, [&, function = __func__] {
     const context_of ctx(function, context);
     const sink out = matrix_of(function, "c", c);
-    const gemm_job job = job_of(function, view_of(function, "a", a), b, out, options_of(function, options, out.cols));
+    const ufp4::any_quantized_view left = view_of(function, "a", a);
+    const right_operand right = right_of(function, b);
+    const gemm_job job = job_of(function, left, right, out, options_of(function, options, out.cols));
     copy_text(function, ufp4::cpu::detail::explain_gemm(ctx, gemm_kernels(), job).text(), text, size);
   });
 }

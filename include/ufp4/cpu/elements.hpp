@@ -53,4 +53,15 @@ inline void store_row(const sink& x, std::size_t i, std::size_t k, std::size_t c
   }
 }
 
+/// Makes rows first .. last - 1 one long row where there are no gaps between them; returns their width.
+inline std::size_t join_rows(const quantize_job& job, source& x, std::size_t first, std::size_t& last) {
+  const std::size_t width = job.padded_cols;
+  if (x.col_stride != 1 || width != x.cols || x.row_stride != static_cast<std::ptrdiff_t>(width) ||
+      job.whole_padded_cols != width)
+    return width;
+  x.cols = width * (last - first);
+  last = first + 1;
+  return x.cols;
+}
+
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -24,12 +24,10 @@ struct gemm_job_place {
 
 /// The job of the transposed product, C^T = B A^T. Only the epilogue's formulas are not symmetric; it tests `swapped`.
 inline gemm_job exchanged(const gemm_job& job) {
-  gemm_job other = job;
-  other.left = job.right;
-  other.right = job.left;
-  other.out = {job.out.data, job.out.kind, job.out.cols, job.out.rows, job.out.col_stride, job.out.row_stride};
-  other.swapped = !job.swapped;
-  return other;
+  const sink& c = job.out;
+  return {job.right, job.left,  {c.data, c.kind, c.cols, c.rows, c.col_stride, c.row_stride},
+          job.block, job.alpha, job.beta,
+          job.mode,  job.bias,  !job.swapped};
 }
 
 /// Vector kernels run along the columns of C. A C of few columns and many rows is computed as the transposed product if

@@ -16,8 +16,8 @@ namespace ufp4::cpu::detail::inline UFP4_TYPES {
 using namespace ufp4::detail;
 
 /// What the kernels of each operation are: strips or rows first .. last - 1 of a job.
-using quantize_function = void(const quantize_job&, const block_coder<rounding_spec>&, const quantized_sink&,
-                               std::size_t first, std::size_t last, quantize_report&);
+using quantize_function = void(const quantize_job&, const kernel_coder&, const quantized_sink&, std::size_t first,
+                               std::size_t last, quantize_report&);
 using amax_function = std::uint32_t(const quantize_job&, std::size_t first, std::size_t last);
 using dequantize_function = void(const quantized_source&, const sink&, std::size_t first, std::size_t last);
 using hadamard_function = void(const transform_spec&, bool inverse, const source&, const sink&, std::size_t first,
@@ -63,7 +63,7 @@ struct kernel_row {
 struct quantize_row {
   isa tier;
   const char* name;
-  bool (*takes)(const quantize_job&, const block_coder<rounding_spec>&);
+  bool (*takes)(const quantize_job&, const kernel_coder&);
   quantize_function* kernel;
 };
 
@@ -160,7 +160,7 @@ const kernel_row<Kernel>& kernel_for(const kernel_table<kernel_row<Kernel>>& tab
       if (row.tier == i) return row;
 }
 inline const quantize_row& quantize_kernel_for(const kernel_table<quantize_row>& table, const quantize_job& job,
-                                               const block_coder<rounding_spec>& coder, isa tier) {
+                                               const kernel_coder& coder, isa tier) {
   for (isa i = tier;; i = parent(i))
     for (const quantize_row& row : table)
       if (row.tier == i && row.takes(job, coder)) return row;

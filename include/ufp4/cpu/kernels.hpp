@@ -67,7 +67,7 @@ inline constexpr features decoded_features =
 
 template <features needs>
 inline constexpr quantize_row quantize_kernels[] = {
-    {isa::scalar, "quantize_scalar", [](const quantize_job&, const block_coder<rounding_spec>&) { return true; },
+    {isa::scalar, "quantize_scalar", [](const quantize_job&, const kernel_coder&) { return true; },
      &quantize_scalar<needs & portable_features>},
 #if UFP4_X86(avx2)
     {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize<needs & features::further_parts>,

@@ -61,12 +61,13 @@ struct layer_side {
   bool quantizes() const { return policy().quantized && ready.empty(); }
   bool two_level() const { return quantizes() && policy().format.has_tensor_scale(); }
   place place_of(std::size_t e) const { return places.empty() ? place{} : places[e]; }
-  quantize_job job(std::size_t e) const {
-    return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e));
+  stored_quantize_job job(std::size_t e) const {
+    format_spec format;
+    return recipe::detail::job_of(*now, index, parts[e], static_cast<std::uint32_t>(e), format);
   }
 };
 
-inline std::size_t scale_bytes(const quantize_job& job) {
+inline std::size_t scale_bytes(const stored_quantize_job& job) {
   return job.strips() * scale_strip_of(job.format, job.padded_cols).bytes();
 }
 
@@ -96,7 +97,7 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
     if (out.extended != nullptr) out.extended = &side.policy().format;  // its own was that of the call that saved it
     return out;
   }
-  const quantize_job job = side.job(e);
+  const stored_quantize_job job = side.job(e);
   if (!side.quantizes()) {
     gemm_side out = side_of_plain(job.x, job.padded_cols, job.transform);
     out.rounds_plain_to_bf16 = true;

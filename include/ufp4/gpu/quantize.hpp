@@ -284,7 +284,7 @@ status amax(const context& ctx, const matrix_view<T>& x, float* out, const trans
     detail::check_places("amax", "x", x.rows(), x.cols());
     detail::check_signs("amax", t);
     detail::expects(out != nullptr, "amax: out is null");
-    detail::quantize_job job;
+    detail::stored_quantize_job job;
     job.x = detail::source_of(x);
     job.transform = t;
     auto* bits = reinterpret_cast<std::uint32_t*>(out);

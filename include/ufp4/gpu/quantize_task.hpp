@@ -8,7 +8,7 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 /// Pointers are to device memory.
 struct quantize_task {
-  quantize_job job{};
+  stored_quantize_job job{};
   scale_rule_spec rule{};
   rounding_spec rounding{};
   std::uint8_t* codes = nullptr;

@@ -124,9 +124,18 @@ void check_dequantize(const char* operation, const Q& q, const matrix_view<T>& o
   check_apart(operation, "scales", scales_in(q), "out", out);
 }
 
+/// The format of a quantized matrix for as long as kernels read it: that of the type, or the one in q.
+template <class Q>
+const format_spec& format_in(const Q& q) {
+  if constexpr (requires { typename Q::format; })
+    return spec_of<typename Q::format>;
+  else
+    return q.spec();
+}
 /// A quantized matrix as kernels read it.
-[[gnu::noinline]] inline quantized_source quantized_source_of(const any_quantized_view& q) {
-  return {q.codes().data(), q.scale_bytes().data(), q.spec(),         q.rows(),
+template <class Q>
+quantized_source quantized_source_of(const Q& q) {
+  return {q.codes().data(), q.scale_bytes().data(), format_in(q),     q.rows(),
           q.cols(),         q.padded_cols(),        q.tensor_scale(), q.transform()};
 }
 

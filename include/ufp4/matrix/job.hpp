@@ -60,27 +60,39 @@ struct prepacked_layout {
   }
 };
 
+/// The format of a default job.
+inline constexpr format_spec no_format{};
+
 /// A matrix to be quantized. A strip has as many rows as a block; a run is the longer of block and transform.
-struct quantize_job {
+/// Format: `const format_spec&`, whose format outlives the job; or format_spec, for a job that goes to a device.
+template <class Format>
+struct quantize_job_with {
   source x{};
-  format_spec format{};
+  Format format = no_format;
   transform_spec transform{};
   bool rounds_input_to_bf16 = false;  ///< the bf16 recipe: nothing else happens to the operand
   std::size_t padded_cols = 0;
   std::uint64_t first_row = 0, first_col = 0, whole_padded_cols = 0;  ///< place in the whole operand
-  bool counts = true;  ///< report saturated elements: kernels may leave them out otherwise
-  const void* plans =
-      nullptr;  ///< the cpu::detail::rounding_plans of the format and the rounding; or null: not computed
+  bool counts = true;           ///< report saturated elements: kernels may leave them out otherwise
+  const void* plans = nullptr;  ///< cpu::detail::rounding_plans of the format and the rounding, or null: to compute
 
   UFP4_HOST_MEMBER std::size_t strips() const { return scale_rows(x.rows, format.block); }
   UFP4_HOST_MEMBER std::size_t run() const { return padded_length(1, format.block, transform); }
+  template <class Other>
+  UFP4_HOST_MEMBER operator quantize_job_with<Other>() const {
+    return {x,      format, transform, rounds_input_to_bf16, padded_cols, first_row, first_col, whole_padded_cols,
+            counts, plans};
+  }
 };
+using quantize_job = quantize_job_with<const format_spec&>;
+using stored_quantize_job = quantize_job_with<format_spec>;
 
-/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (prepacked_layout).
+/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (prepacked_layout). The format
+/// outlives it.
 struct quantized_source {
   const std::uint8_t* codes = nullptr;
   const void* scales = nullptr;
-  format_spec format{};
+  const format_spec& format = no_format;
   std::size_t rows = 0, cols = 0, padded_cols = 0;
   float tensor_scale = 1;
   transform_spec transform{};
@@ -152,13 +164,25 @@ constexpr grid_integers integers_of_grids(const format_spec& f) {
 }
 
 /// Their unit; for a format of one grid that of the grid.
-constexpr float integer_unit(const format_spec& f) {
+[[gnu::always_inline]] constexpr float integer_unit(const format_spec& f) {
   return f.choice.count == 0 ? f.grid.unit : integers_of_grids(f).unit;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::detail::inline UFP4_TYPES {
+
+/// Of a plain matrix beside blocks of a length, a power of two: all kernels know of its format.
+inline constexpr auto plain_formats = [] {
+  struct {
+    format_spec of_length[9];
+  } all{};
+  for (int i = 0; i < 9; ++i) all.of_length[i].block.cols = 1 << i;
+  return all;
+}();
+UFP4_HOST_MEMBER constexpr const format_spec& plain_format(int block) {
+  return plain_formats.of_length[__builtin_ctz(static_cast<unsigned>(block))];
+}
 
 /// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
 struct gemm_operand {

@@ -139,7 +139,8 @@ inline void check_operand(const char* operation, const char* name, const plain_s
 }
 
 /// A realized side as kernels take it. `block`: what a plain side is cut into.
-[[gnu::noinline]] inline gemm_operand gemm_operand_of(const any_quantized_view& q, int) {
+template <quantized_like Q>
+gemm_operand gemm_operand_of(const Q& q, int) {
   return {.q = quantized_source_of(q)};
 }
 template <prepacked_like P>
@@ -147,8 +148,8 @@ gemm_operand gemm_operand_of(const P& p, int) {
   return {.q = prepacked_source(p)};
 }
 inline gemm_operand gemm_operand_of(const plain_side& side, int block) {
-  gemm_operand out{.is_quantized = false, .plain = {.x = side.x, .transform = side.transform}};
-  out.plain.format.block = block;
+  gemm_operand out{.is_quantized = false,
+                   .plain = {.x = side.x, .format = plain_format(block), .transform = side.transform}};
   out.plain.padded_cols = padded_length(side.x.cols, block, side.transform);
   return out;
 }

@@ -40,13 +40,13 @@ void multiply_parts(const cpu::context& ctx, const bound_recipe& now, int left_i
   for (std::size_t e = 0; e < out.size(); ++e) {
     if (out[e].rows == 0 || out[e].cols == 0) continue;
     if (left[e].operand.cols() == 0 && mode == write_mode::add) continue;  // an expert without tokens
-    jobs[count++] = {.left = left[e].operand,
-                     .right = right[e].operand,
-                     .out = out[e],
-                     .block = static_cast<std::size_t>(block_of(now, left_index).cols),
-                     .beta = mode == write_mode::add ? 1.0f : 0.0f,
-                     .mode = now.recipe().accumulate,
-                     .bias = bias == nullptr ? nullptr : bias + e * out[e].cols};
+    ::new (jobs.data() + count++) gemm_job{.left = left[e].operand,
+                                           .right = right[e].operand,
+                                           .out = out[e],
+                                           .block = static_cast<std::size_t>(block_of(now, left_index).cols),
+                                           .beta = mode == write_mode::add ? 1.0f : 0.0f,
+                                           .mode = now.recipe().accumulate,
+                                           .bias = bias == nullptr ? nullptr : bias + e * out[e].cols};
   }
   cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<needs>, {jobs.data(), count});
 }

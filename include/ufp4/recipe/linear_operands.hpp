@@ -30,12 +30,13 @@ struct shape {
 
 /// An operand ready to multiply: its codes and scales, or a plain matrix that is rounded to bf16 when it is read.
 struct stored_operand {
+  buffer<format_spec> format;  ///< one, to which the operand refers
   gemm_operand operand;
-  buffer<std::uint8_t> codes, scales;
-  buffer<bf16> copy;  ///< of a plain matrix that must outlive the caller's
+  buffer<std::uint8_t> codes{}, scales{};
+  buffer<bf16> copy{};  ///< of a plain matrix that must outlive the caller's
 
   std::size_t bytes() const { return codes.size() + scales.size() + copy.size() * sizeof(bf16); }
-  block_shape block() const { return (operand.is_quantized ? operand.q.format : operand.plain.format).block; }
+  block_shape block() const { return format[0].block; }
 };
 
 UFP4_HOST_MEMBER inline std::size_t total_bytes(const std::vector<stored_operand>& parts) {
@@ -178,11 +179,13 @@ inline block_shape block_of(const bound_recipe& now, int i) {
 /// Tokens are the rows of X and dY (operands 0 and 2) and the columns of dY^T and X^T (4 and 5). W has none.
 constexpr bool has_tokens(int i) { return i != 1 && i != 3; }
 
-/// The quantization of x, which is one expert's part of operand i, at its place in the whole batch.
-inline quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert) {
+/// The quantization of x, which is one expert's part of operand i, at its place in the whole batch. Its format is
+/// written to `format`, to which it refers.
+inline quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert, format_spec& format) {
   const bound_operand bound = now.operand(i, expert);
-  quantize_job job{.x = x, .format = bound.policy.format, .transform = bound.transform};
-  job.format.block = block_of(now, i);
+  format = bound.policy.format;
+  format.block = block_of(now, i);
+  quantize_job job{.x = x, .format = format, .transform = bound.transform};
   job.rounds_input_to_bf16 = !bound.policy.quantized;
   job.padded_cols = padded_length(x.cols, job.format.block, bound.transform);
   job.whole_padded_cols = job.padded_cols;

@@ -28,7 +28,8 @@ float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, co
   float global_amax = 0;
   if (!now.recipe().operand(i).quantized || !now.recipe().operand(i).format.has_tensor_scale()) return global_amax;
   for (std::size_t e = 0; e < parts.size(); ++e) {
-    const float amax = amax_of<>(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e)));
+    format_spec format;
+    const float amax = amax_of<>(ctx, job_of(now, i, parts[e], static_cast<std::uint32_t>(e), format));
     global_amax = opaque_bits(amax) > opaque_bits(global_amax) ? amax : global_amax;
   }
   return agreed_amax(now, i, global_amax);
@@ -38,7 +39,7 @@ float global_amax_of(const cpu::context& ctx, const bound_recipe& now, int i, co
 template <class = void>
 float code_operand(const cpu::context& ctx, const cpu::detail::quantize_job& job, const bound_operand& bound,
                    float global_amax, const cpu::detail::quantized_sink& to) {
-  block_coder<rounding_spec> coder{job.format, bound.policy.rule, {}, bound.rounding};
+  kernel_coder coder{job.format, bound.policy.rule, {}, bound.rounding};
   cpu::detail::in_exact_environment(&constants_into<decltype(coder)>, &coder, global_amax);
   quantize_with<features::all>(ctx, cpu::resolve(ctx), job, coder, to, nullptr);
   return coder.tensor.decode;
@@ -47,22 +48,19 @@ float code_operand(const cpu::context& ctx, const cpu::detail::quantize_job& job
 template <class = void>
 stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now, int i, const source& x,
                                 float global_amax, std::uint32_t expert) {
-  const cpu::detail::quantize_job job = job_of(now, i, x, expert);
-  stored_operand out;
-  out.operand.is_quantized = now.recipe().operand(i).quantized;
-  out.operand.plain = job;
-  if (!out.operand.is_quantized) return out;
+  buffer<format_spec> format(1);
+  quantize_job job = job_of(now, i, x, expert, format[0]);
+  if (!now.recipe().operand(i).quantized) return {std::move(format), {.is_quantized = false, .plain = job}};
   const bound_operand bound = now.operand(i, expert);
   const quantized_size size = storage_of(operand_names[i], {job.format, 1, x.rows, x.cols, bound.transform});
-  out.codes = buffer<std::uint8_t>(size.codes);
-  out.scales = buffer<std::uint8_t>(size.scales);
-  const cpu::detail::quantized_sink to{out.codes.data(), out.scales.data()};
+  buffer<std::uint8_t> codes(size.codes), scales(size.scales);
+  const cpu::detail::quantized_sink to{codes.data(), scales.data()};
   const float tensor_scale = bound.policy.ms_eden
                                  ? quantize_ms_eden_to(ctx, job, global_amax, bound.rounding.random_bits, to)
                                  : code_operand(ctx, job, bound, global_amax, to);
-  out.operand.q = {out.codes.data(), out.scales.data(), job.format,   x.rows,
-                   x.cols,           job.padded_cols,   tensor_scale, bound.transform};
-  return out;
+  const quantized_source q{codes.data(), scales.data(),   job.format,   x.rows,
+                           x.cols,       job.padded_cols, tensor_scale, bound.transform};
+  return {std::move(format), {.q = q}, std::move(codes), std::move(scales)};
 }
 
 /// One operand in all its parts (one, or one per expert).
@@ -70,9 +68,10 @@ template <class = void>
 std::vector<stored_operand> quantize_parts(const cpu::context& ctx, const bound_recipe& now, int i,
                                            const buffer<source>& parts) {
   const float global_amax = global_amax_of(ctx, now, i, parts);
-  std::vector<stored_operand> out(parts.size());
+  std::vector<stored_operand> out;
+  out.reserve(parts.size());
   for (std::size_t e = 0; e < parts.size(); ++e)
-    out[e] = quantize_operand(ctx, now, i, parts[e], global_amax, static_cast<std::uint32_t>(e));
+    out.push_back(quantize_operand(ctx, now, i, parts[e], global_amax, static_cast<std::uint32_t>(e)));
   return out;
 }
 
@@ -95,10 +94,7 @@ std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bound_reci
                                        const buffer<source>& parts) {
   std::vector<stored_operand> kept = quantize_parts(ctx, now, i, parts);
   for (stored_operand& p : kept)
-    if (p.operand.is_quantized)
-      p.operand.plain = {};
-    else
-      copy_plain(p);
+    if (!p.operand.is_quantized) copy_plain(p);
   return kept;
 }
 

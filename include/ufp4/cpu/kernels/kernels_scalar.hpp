@@ -196,15 +196,16 @@ inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std
 
 /// The kernel in the table of kernels: the library's own policies, as values.
 template <features needs = features::all>
-void quantize_scalar(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
-                     std::size_t first, std::size_t last, quantize_report& report) {
+void quantize_scalar(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out, std::size_t first,
+                     std::size_t last, quantize_report& report) {
   constexpr features coded = needs & (features::further_parts | features::search | element_features);
   if constexpr (has(needs, features::random_bits | features::other_rounding)) {
-    const block_coder<rounding_spec, scale_rule_spec, coded> own{coder.format, coder.rule, coder.tensor,
-                                                                 coder.rounding};
+    const block_coder<rounding_spec, scale_rule_spec, coded, const format_spec&> own{coder.format, coder.rule,
+                                                                                     coder.tensor, coder.rounding};
     quantize_strips(job, own, out, first, last, report);
   } else {
-    const block_coder<nearest_even, scale_rule_spec, coded> own{coder.format, coder.rule, coder.tensor, {}};
+    const block_coder<nearest_even, scale_rule_spec, coded, const format_spec&> own{
+        coder.format, coder.rule, coder.tensor, {}};
     quantize_strips(job, own, out, first, last, report);
   }
 }

@@ -70,7 +70,7 @@ error queue_amax_of_columns(const source& x, const kernels::amax_side& side, str
 /// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included); *also,
 /// if it is not null, in the same way.
 template <unsigned of = parts::all, class Use = void>
-error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where, std::uint32_t* also = nullptr) {
+error queue_amax(const stored_quantize_job& job, std::uint32_t* bits, stream where, std::uint32_t* also = nullptr) {
   source x = job.x;
   const kernels::amax_side side{job.transform, bits};
   if (x.rows == 0 || x.cols == 0) return success;
@@ -85,7 +85,7 @@ error queue_amax(const quantize_job& job, std::uint32_t* bits, stream where, std
   a.tiles = static_cast<unsigned>((x.rows * a.across + kernels::amax_threads - 1) / kernels::amax_threads);
   return launch_tiles(listed<&kernels::amax_rows<Use>>, a.tiles, warp::sign_table::bytes, where, a);
 }
-UFP4_GPU_FUNCTION(error queue_amax<parts::all>(const quantize_job&, std::uint32_t*, stream, std::uint32_t*))
+UFP4_GPU_FUNCTION(error queue_amax<parts::all>(const stored_quantize_job&, std::uint32_t*, stream, std::uint32_t*))
 
 /// Queues the scalar codec, for any coder.
 template <class Coder>
@@ -276,8 +276,8 @@ UFP4_GPU_FUNCTION(error queue_both<parts::all>(const quantize_task&, const quant
 
 /// The amax of a.x after a's transform and of its transpose b.x after b's, x read once; requires takes_both(a, b).
 template <unsigned of = parts::all>
-error queue_amax_both(const quantize_job& a, std::uint32_t* bits_a, const quantize_job& b, std::uint32_t* bits_b,
-                      stream where) {
+error queue_amax_both(const stored_quantize_job& a, std::uint32_t* bits_a, const stored_quantize_job& b,
+                      std::uint32_t* bits_b, stream where) {
   if (a.transform.n == 1 && b.transform.n == 1) return queue_amax<of>(a, bits_a, where, bits_b);
   if (a.x.col_stride != 1) return queue_amax_both<of>(b, bits_b, a, bits_a, where);
   if constexpr ((of & parts::transforms) != 0) {
@@ -290,7 +290,7 @@ error queue_amax_both(const quantize_job& a, std::uint32_t* bits_a, const quanti
   }
   return not_supported;  // not reached
 }
-UFP4_GPU_FUNCTION(error queue_amax_both<parts::all>(const quantize_job&, std::uint32_t*, const quantize_job&,
-                                                    std::uint32_t*, stream))
+UFP4_GPU_FUNCTION(error queue_amax_both<parts::all>(const stored_quantize_job&, std::uint32_t*,
+                                                    const stored_quantize_job&, std::uint32_t*, stream))
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -41,8 +41,8 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, ufp4::detail::rule_kind rul
 }
 
 /// Replaces the scales of special blocks, and counts them.
-[[gnu::cold]] inline void choose_special_scales(const block_coder<rounding_spec>& c, u32 amax, u32 special, u32& bits,
-                                                lane_scales& s, quantize_report& report) {
+[[gnu::cold]] inline void choose_special_scales(const kernel_coder& c, u32 amax, u32 special, u32& bits, lane_scales& s,
+                                                quantize_report& report) {
   const format_spec& f = c.format;
   const auto scale_of = [&](float a) {
     return ufp4::detail::scale_from_bits(f, c.tensor, ufp4::detail::scale_bits_of_amax(f, c.rule.what, c.tensor, a));
@@ -71,9 +71,9 @@ UFP4_LANE f32 inverse_power_of(u32 bits) {
 }
 
 /// The scales of a block a lane, from the bits of its amax.
-using scales_of_amax = void(const block_coder<rounding_spec>&, u32 amax, u32& bits, lane_scales&, quantize_report&);
+using scales_of_amax = void(const kernel_coder&, u32 amax, u32& bits, lane_scales&, quantize_report&);
 template <features needs>
-[[gnu::noinline]] void choose_scales(const block_coder<rounding_spec>& c, u32 amax, u32& bits, lane_scales& s,
+[[gnu::noinline]] void choose_scales(const kernel_coder& c, u32 amax, u32& bits, lane_scales& s,
                                      quantize_report& report) {
   const format_spec& f = c.format;
   const scale_kind kind = scale_in<needs>(f);

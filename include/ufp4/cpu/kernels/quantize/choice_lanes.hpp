@@ -27,7 +27,7 @@ class grid_blocks : protected outer_tiles {
     grid_scaler scales{};
   };
 
-  grid_blocks(const quantize_job& job, const block_coder<rounding_spec>& coder, quantize_report& report,
+  grid_blocks(const quantize_job& job, const kernel_coder& coder, quantize_report& report,
               const tile_transform& transform, code_blocks* (*code_of)(rounding_plan::kind))
       : outer_tiles(job, coder, transform),
         plain_(without_values(coder)),
@@ -337,7 +337,7 @@ class grid_blocks : protected outer_tiles {
     count_saturated(broadcast(grids_[0].plan.qmax), ~zero);
   }
 
-  block_coder<rounding_spec> plain_;
+  kernel_coder plain_;
   value_scales* from_values_ = nullptr;  ///< of a rule that reads values
   quantize_report& report_;
   bool divides_, is_stochastic_, trials_code_;  ///< trials_code_: the codes of a trial are those of the call

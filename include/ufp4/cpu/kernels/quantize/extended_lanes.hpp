@@ -12,7 +12,7 @@ UFP4_BEGIN_LANES(quantize_kernel)
 /// One call of quantize_lanes for such a format.
 class extended_quantizer : grid_blocks {
  public:
-  extended_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
+  extended_quantizer(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out,
                      quantize_report& report, const tile_transform& transform,
                      code_blocks* (*code_of)(rounding_plan::kind))
       : grid_blocks(job, coder, report, transform, code_of), out_(out) {}
@@ -82,7 +82,7 @@ inline bool takes_values_rule(const format_spec& f, const ufp4::scale_rule_spec&
          nullptr;
 }
 /// Whether it has code for a job whose format has_further_parts.
-inline bool takes_extended(const quantize_job& job, const block_coder<rounding_spec>& c) {
+inline bool takes_extended(const quantize_job& job, const kernel_coder& c) {
   bool suitable = job.format.block.rows == 1 && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
                   !job.format.is_wide() &&
                   (!ufp4::detail::reads_values(c.rule) || takes_values_rule(job.format, c.rule));

@@ -17,7 +17,7 @@ struct grid_scales {
 class grid_scaler {
  public:
   grid_scaler() = default;
-  grid_scaler(const block_coder<rounding_spec>& c, int g)
+  grid_scaler(const kernel_coder& c, int g)
       : coder_(&c), g_(g), grid_(ufp4::detail::nth_grid(c.format, g)), factor_(ufp4::detail::factor_of(c.format, g)) {
     grid_.qmax = ufp4::detail::qmax_of(c.format, g);
     per_qmax_ = 1.0f / grid_.qmax;
@@ -103,7 +103,7 @@ class grid_scaler {
     }
   }
 
-  const block_coder<rounding_spec>* coder_ = nullptr;
+  const kernel_coder* coder_ = nullptr;
   int g_ = 0;
   grid4 grid_{};  ///< its qmax with the factor and all one-bit exponents
   float factor_ = 1, rescale_ = 1, per_qmax_ = 1;

@@ -41,7 +41,7 @@ class outer_tiles {
  protected:
   static constexpr std::size_t most_blocks = max_transform / 16;
 
-  outer_tiles(const quantize_job& job, const block_coder<rounding_spec>& coder, const tile_transform& transform)
+  outer_tiles(const quantize_job& job, const kernel_coder& coder, const tile_transform& transform)
       : job_(job),
         coder_(coder),
         transform_(transform),
@@ -182,7 +182,7 @@ class outer_tiles {
   }
 
   const quantize_job& job_;
-  const block_coder<rounding_spec>& coder_;
+  const kernel_coder& coder_;
   tile_transform transform_;
   std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
   std::size_t tile_width_;            ///< elements that a tile takes at once

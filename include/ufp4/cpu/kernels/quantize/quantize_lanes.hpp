@@ -13,9 +13,8 @@
 #if !defined(UFP4_QUANTIZE_LANES)
 #define UFP4_QUANTIZE_LANES
 #include <ufp4/cpu/kernels/quantize/extended_lanes.hpp>
-#include <ufp4/cpu/kernels/quantize/ordered_chunk_lanes.hpp>
 #if UFP4_LANE_COUNT == 16
-#include <ufp4/cpu/kernels/quantize/ordered_avx512.hpp>
+#include <ufp4/cpu/kernels/quantize/ordered_rows_avx512.hpp>
 #endif
 
 UFP4_BEGIN_LANES(quantize_kernel)
@@ -29,12 +28,11 @@ class lane_quantizer {
     code_blocks* (*products)(rounding_plan::kind) = nullptr;
     code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products) = nullptr;
     code_blocks* (*wide)(ufp4::wide_element, rounding_spec::kind) = nullptr;
-    ordered_functions (*ordered)(const rounding_plan&, bool divides, dtype) = nullptr;
     scales_of_amax* scales = nullptr;
     void (lane_quantizer::*squares)(std::size_t first, std::size_t last) = nullptr;
   };
-  lane_quantizer(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
-                 quantize_report& report, const rounding_plan& plan, const functions& f)
+  lane_quantizer(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out, quantize_report& report,
+                 const rounding_plan& plan, const functions& f)
       : job_(job),
         coder_(coder),
         out_(out),
@@ -55,15 +53,8 @@ class lane_quantizer {
         run_shift_(static_cast<unsigned>(__builtin_ctzll(run_))),
         block_shift_(static_cast<unsigned>(__builtin_ctzll(block_))),
         tile_width_(bands_of(run_) * lanes * run_),
-        element_bytes_(job.x.kind == dtype::f32 ? 4 : 2),
         random_bits_(coder.rounding.random_bits) {
     transform_.ahead = read_ahead_of(job.x);
-    const bool tiles_are_faster =
-        transform_.ahead == read_ahead::second_level && job.x.kind == dtype::f32;  // blocks of 32
-    const bool fits = block_ == lanes || (block_ == 2 * lanes && !tiles_are_faster);
-    if (f.ordered != nullptr && !job.format.is_wide() && fits && transform_.n == 1 && !job.counts &&
-        job.x.col_stride == 1)
-      ordered_ = f.ordered(plan_, divides_, job.x.kind);
   }
 
   /// For a rule that reads the values of blocks.
@@ -71,7 +62,6 @@ class lane_quantizer {
     from_values_ = &from_values;
     choose_by_values_ = &lane_quantizer::choose_by_values;
     keep_row_ = &lane_quantizer::keep_row;
-    ordered_ = {};
     if (job_.format.block.rows != 1) square_ = buffer<float>(block_vectors() * tile_width_ / block_);
   }
 
@@ -92,20 +82,10 @@ class lane_quantizer {
   }
 
  private:
-  /// Rows of one-row blocks: a lane is a run of a row. Rows without gaps between them are one long row.
+  /// Rows of one-row blocks: a lane is a run of a row.
   void rows(std::size_t first, std::size_t last) {
     source x = job_.x;
-    std::size_t width = job_.padded_cols;
-    if (x.col_stride == 1 && width == x.cols && x.row_stride == static_cast<std::ptrdiff_t>(width) &&
-        job_.whole_padded_cols == width) {
-      width *= last - first;
-      x.cols = width;
-      last = first + 1;
-    }
-    if (ordered_.amax != nullptr) {
-      for (std::size_t row = first; row < last; ++row) ordered(x, row, width);
-      return;
-    }
+    const std::size_t width = join_rows(job_, x, first, last);
     for (std::size_t row = first; row < last; ++row)
       for (std::size_t k = 0; k < width; k += tile_width_) {
         const std::size_t runs = runs_from(k, width), blocks = bands_in(runs) * blocks_;
@@ -127,91 +107,11 @@ class lane_quantizer {
               job_.padded_cols - k < width ? job_.padded_cols - k : width);
   }
 
-  /// Whole chunks of a row from column k on, and the scales of their blocks.
-  struct part {
-    const char* x = nullptr;
-    std::size_t row = 0, k = 0, chunks = 0;
-    u32 zero[chunks_of_a_part];
-    vector_factors of;
-  };
-  /// `live`: how many blocks are not padding.
-  void choose_chunk(part& p, std::size_t c, std::size_t live = lanes) {
-    const std::size_t chunk = block_ * lanes, place = p.row * job_.padded_cols + p.k + c * chunk;
-    prefetch_ahead(transform_.ahead, p.x + c * chunk * element_bytes_, chunk * element_bytes_);
-    const u32 amax = ordered_.amax(p.x + c * chunk * element_bytes_, block_ / lanes);
-    u32 bits;
-    lane_scales s;
-    choose_scales_(coder_, amax, bits, s, report_);
-    store_scales(out_.scales, job_.format.scale, &bits, 1, place >> block_shift_, 1, live);
-    p.zero[c] = s.zero;
-    each_vector(amax, p.of.amax + c * block_);
-    each_vector(as_bits(s.factor), p.of.factor + c * block_);
-  }
-  /// A number of each block to each vector of a chunk.
-  void each_vector(u32 of_block, float* out) const {
-    u32 low = of_block, high = of_block;
-    if (block_ != lanes) {
-      interleave(low, high);
-      store(out + lanes, high);
-    }
-    store(out, low);
-  }
+  static constexpr std::size_t patch_rows = 256, patch_cols = 128, bands = patch_rows / lanes;
+
   std::uint8_t* codes_at(std::size_t row, std::size_t k) const {
     return out_.codes + code_bytes(job_.format, row * job_.padded_cols + k);
   }
-  void code_part(const part& p, std::uint8_t* codes) {
-    const std::uint64_t element = (job_.first_row + p.row) * job_.whole_padded_cols + job_.first_col + p.k;
-    ordered_.code(plan_, {p.x, p.chunks * block_, &p.of, element / 8, &random_bits_, ordered_.products, codes});
-    for (std::size_t c = 0; c < p.chunks; ++c)
-      for (std::uint32_t left = lane_bits(p.zero[c]); left != 0; left &= left - 1)
-        __builtin_memset(codes + (c * lanes + static_cast<std::size_t>(__builtin_ctz(left))) * block_ / 2,
-                         static_cast<int>(plan_.zeros & 0xFFu), block_ / 2);
-  }
-  /// A row of `width` padded elements. A part is coded while the scales of the next one are computed.
-  void ordered(const source& x, std::size_t row, std::size_t width) {
-    const std::size_t chunk = block_ * lanes, chunks = x.cols / chunk;
-    const char* data =
-        static_cast<const char*>(x.data) + x.offset(row, 0) * static_cast<std::ptrdiff_t>(element_bytes_);
-    part parts[2];
-    part *here = parts, *before = parts + 1;
-    for (std::size_t c = 0; c < chunks; c += before->chunks) {
-      here->x = data + c * chunk * element_bytes_;
-      here->row = row;
-      here->k = c * chunk;
-      here->chunks = chunks - c < chunks_of_a_part ? chunks - c : chunks_of_a_part;
-      for (std::size_t i = 0; i < here->chunks; ++i) choose_chunk(*here, i);
-      if (ordered_.prepare != nullptr) ordered_.prepare(plan_, here->of, here->chunks * block_);
-      if (c != 0) code_part(*before, codes_at(row, before->k));
-      part* const next = before;
-      before = here;
-      here = next;
-    }
-    if (chunks != 0) code_part(*before, codes_at(row, before->k));
-    if (chunks * chunk < width) rest_of_row(x, row, chunks * chunk, width);
-  }
-  /// What is left of a row, less than a chunk, in a buffer that is filled up with zeros.
-  void rest_of_row(const source& x, std::size_t row, std::size_t k, std::size_t width) {
-    alignas(64) char staged[2 * lanes * lanes * sizeof(float)];
-    alignas(64) std::uint8_t codes[lanes * lanes];
-    const std::size_t live = x.cols < k ? 0 : (x.cols - k) * element_bytes_;
-    if (live != 0)
-      __builtin_memcpy(
-          staged, static_cast<const char*>(x.data) + x.offset(row, k) * static_cast<std::ptrdiff_t>(element_bytes_),
-          live);
-    __builtin_memset(staged + live, 0, block_ * lanes * element_bytes_ - live);
-    part p;
-    p.x = staged;
-    p.row = row;
-    p.k = k;
-    p.chunks = 1;
-    choose_chunk(p, 0, (width - k) >> block_shift_);
-    if (ordered_.prepare != nullptr) ordered_.prepare(plan_, p.of, block_);
-    code_part(p, codes);
-    __builtin_memcpy(codes_at(row, k), codes, (width - k) / 2);
-  }
-
-  static constexpr std::size_t patch_rows = 256, patch_cols = 128, bands = patch_rows / lanes;
-
   std::size_t runs_from(std::size_t k, std::size_t width) const {
     return (width - k < tile_width_ ? width - k : tile_width_) >> run_shift_;
   }
@@ -351,7 +251,7 @@ class lane_quantizer {
   }
 
   const quantize_job& job_;
-  const block_coder<rounding_spec>& coder_;
+  const kernel_coder& coder_;
   const quantized_sink& out_;
   quantize_report& report_;
   value_scales* from_values_ = nullptr;  ///< of a rule that reads values; set with what depends on it:
@@ -363,13 +263,11 @@ class lane_quantizer {
   scales_of_amax* choose_scales_;
   void (lane_quantizer::*squares_)(std::size_t first, std::size_t last);
   code_blocks *code_products_, *code_;
-  ordered_functions ordered_{};
   bool is_stochastic_;
   std::size_t run_, block_;           ///< elements of a run and of a block
   std::size_t blocks_, words_;        ///< of a run: blocks, and words of codes
   unsigned run_shift_, block_shift_;  ///< logarithms of run_ and block_
   std::size_t tile_width_;            ///< elements that a tile takes at once
-  std::size_t element_bytes_;         ///< of the input
   random_bit_lanes random_bits_;
   lane_scales scale_[max_transform / 16];
   u32 amax_[max_transform / 16], bits_[max_transform / 16];
@@ -378,7 +276,7 @@ class lane_quantizer {
 };
 
 template <features needs>
-bool takes_quantize(const quantize_job& job, [[maybe_unused]] const block_coder<rounding_spec>& c) {
+bool takes_quantize(const quantize_job& job, [[maybe_unused]] const kernel_coder& c) {
   if constexpr (has(needs, features::further_parts))
     if (has(features_of(job.format), features::further_parts)) return takes_extended(job, c);
   const grid4& g = job.format.grid;
@@ -388,7 +286,7 @@ bool takes_quantize(const quantize_job& job, [[maybe_unused]] const block_coder<
 }
 
 /// One call, where no rule reads values.
-[[gnu::noinline]] inline void quantize_strips_by_amax(const quantize_job& job, const block_coder<rounding_spec>& coder,
+[[gnu::noinline]] inline void quantize_strips_by_amax(const quantize_job& job, const kernel_coder& coder,
                                                       const quantized_sink& out, quantize_report& report,
                                                       const rounding_plan& plan, const lane_quantizer::functions& f,
                                                       std::size_t first, std::size_t last) {
@@ -398,8 +296,8 @@ bool takes_quantize(const quantize_job& job, [[maybe_unused]] const block_coder<
 
 /// Does what quantize_scalar does, for the jobs that takes_quantize accepts.
 template <features needs>
-void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& coder, const quantized_sink& out,
-                    std::size_t first, std::size_t last, quantize_report& report) {
+void quantize_lanes(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out, std::size_t first,
+                    std::size_t last, quantize_report& report) {
   if (job.padded_cols == 0 || first >= last) return;
   // Runs a quantizer, under a rule of values with what chooses the scales.
   const auto run = [&](auto& q) {
@@ -423,15 +321,20 @@ void quantize_lanes(const quantize_job& job, const block_coder<rounding_spec>& c
   if constexpr (has(needs, element_features)) f.wide = &code_wide_of<needs>;
   if constexpr (has(needs, features::tall_block))
     if (job.format.block.rows != 1) f.squares = &lane_quantizer::squares;
-#if UFP4_LANE_COUNT == 16
-  f.ordered = &ordered_functions_of<(needs & (rounding_features | features::half_input))>;
-#endif
   const auto quantize = [&](const rounding_plan& plan) {
     if constexpr (has(needs, features::search))
       if (ufp4::detail::reads_values(coder.rule)) {
         lane_quantizer q(job, coder, out, report, plan, f);
         return run(q);
       }
+#if UFP4_LANE_COUNT == 16
+    if (takes_ordered(job)) {
+      constexpr features choice = needs & (rounding_features | features::half_input);
+      const ordered_functions ordered = ordered_functions_of<choice>(plan, scale_divides(job.format), job.x.kind);
+      if (ordered.amax != nullptr)
+        return ordered_rows(job, coder, out, report, plan, f.scales, ordered).strips(first, last);
+    }
+#endif
     quantize_strips_by_amax(job, coder, out, report, plan, f, first, last);
   };
   if constexpr (!has(needs, element_features | features::other_grid | features::other_rounding))

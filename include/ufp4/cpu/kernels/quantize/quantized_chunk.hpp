@@ -62,7 +62,7 @@ struct chunk_kernels {
   hadamard_function* transform;  ///< or null, where no policy asks for one
 };
 template <features needs>
-chunk_kernels kernels_of_chunks(isa tier, const quantize_job& job, const block_coder<rounding_spec>& coder) {
+chunk_kernels kernels_of_chunks(isa tier, const quantize_job& job, const kernel_coder& coder) {
   chunk_kernels all{quantize_kernel_for(kernels::quantize<needs>, job, coder, tier).kernel,
                     kernel_for(kernels::dequantize<needs>, tier).kernel, nullptr};
   if constexpr (has(needs, features::transform)) all.transform = kernel_for(kernels::hadamard<needs>, tier).kernel;
@@ -71,9 +71,9 @@ chunk_kernels kernels_of_chunks(isa tier, const quantize_job& job, const block_c
 
 /// Does what fake_quantize_strips does, with the kernels of an instruction set. A chunk is read before any of it is
 /// written, so x and out may be the same matrix.
-inline void fake_quantize_chunks(const chunk_kernels& run, const quantize_job& whole,
-                                 const block_coder<rounding_spec>& coder, bool undo_transform, const sink& out,
-                                 std::size_t first, std::size_t last, quantize_report& report) {
+inline void fake_quantize_chunks(const chunk_kernels& run, const quantize_job& whole, const kernel_coder& coder,
+                                 bool undo_transform, const sink& out, std::size_t first, std::size_t last,
+                                 quantize_report& report) {
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
   const auto size = static_cast<std::ptrdiff_t>(out.kind == dtype::f32 ? 4 : 2);
   quantized_chunk chunk;

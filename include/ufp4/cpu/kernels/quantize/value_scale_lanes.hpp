@@ -91,7 +91,7 @@ inline u32 candidate_scales(scale_kind kind, u32 base, int j, u32& exists) {
 
 /// A coder with the rule that a rule of values starts from, which computes a scale from a number: the amax or the
 /// percentile.
-inline block_coder<rounding_spec> without_values(block_coder<rounding_spec> c) {
+inline kernel_coder without_values(kernel_coder c) {
   c.rule.searches = false;
   if (!ufp4::detail::is_scale_of_amax(c.rule.what)) c.rule.what = ufp4::detail::rule_kind::by_format;
   return c;
@@ -118,7 +118,7 @@ struct least_error_scale {
 /// Chooses scales from values, for one call of quantize_lanes.
 class value_scales {
  public:
-  explicit value_scales(const block_coder<rounding_spec>& c)
+  explicit value_scales(const kernel_coder& c)
       : given_(c.rule),
         plain_(without_values(c)),
         decode_(broadcast(c.tensor.decode)),
@@ -260,7 +260,7 @@ class value_scales {
   }
 
   scale_rule_spec given_;
-  block_coder<rounding_spec> plain_;
+  kernel_coder plain_;
   f32 decode_, scale_factor_;  ///< tensor_constants of the blocks
   error_plan error_;
   alignas(64) float value_[max_transform * lanes];  ///< of blocks of one row
