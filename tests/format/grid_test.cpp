@@ -9,6 +9,7 @@
 #include "format/scalar_model.hpp"
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -145,6 +146,9 @@ TEMPLATE_TEST_CASE("a grid holds its type's values, levels and codes", "[format]
     CHECK(scalar::bits_of(grid.value[c]) == scalar::bits_of(e.values[c]));
     CHECK(grid.integer[c] * e.unit == static_cast<double>(e.values[c]));
   }
+  const auto [low, high] = std::ranges::minmax(e.values);
+  CHECK(grid.low * e.unit == static_cast<double>(low));
+  CHECK(grid.high * e.unit == static_cast<double>(high));
 }
 
 TEST_CASE("nf4's grid has sixteen levels and no integers", "[format][grid]") {

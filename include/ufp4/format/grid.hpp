@@ -23,6 +23,7 @@ struct grid4 {
   int zero;                  ///< index of the level 0 in `level`
   std::uint8_t minus_zero;   ///< code of a negative value that rounds to zero
   bool exact_products;       ///< block dot products are exact in any order (numerics 1); computed from the values
+  std::int16_t low, high;    ///< the least and the largest `integer`; -128 and 127 of an element of one byte
 
   friend constexpr bool operator==(const grid4&, const grid4&) = default;
 };
@@ -58,7 +59,11 @@ constexpr void set_integers(grid4& g) {
   g.exact_products = products_are_exact(g.value);
   if (!g.exact_products) return;
   g.unit = unit_of(g.value);
-  for (int c = 0; c < 16; ++c) g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+  for (int c = 0; c < 16; ++c) {
+    g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+    g.low = g.integer[c] < g.low ? g.integer[c] : g.low;
+    g.high = g.integer[c] > g.high ? g.integer[c] : g.high;
+  }
 }
 
 /// Rejects a type that states another exact_products than its values give.
@@ -114,7 +119,7 @@ constexpr grid4 grid_of() {
 /// The constants of elements of one byte whose values are multiples of `unit`, the smallest positive one; no levels.
 UFP4_HOST_MEMBER constexpr grid4 wide_grid(wide_element kind, float unit) {
   grid4 g{};
-  g.unit = unit;
+  g.unit = unit, g.low = -128, g.high = 127;
   g.exact_products = kind == wide_element::int8;
   g.qmax = g.exact_products ? 127.0f * unit : decode(wide_layout(kind), wide_layout(kind).max_code);
   return g;

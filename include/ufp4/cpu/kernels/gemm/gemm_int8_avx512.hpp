@@ -28,7 +28,6 @@ UFP4_LANE void add_dots(u32& a, u8 bytes, const void* p) {
   asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(a) : "v"(bytes), "m"(*bytes_of<4>(p)));
 }
 /// 16 k of a row as signed bytes: the four even and four odd ones of each 8, or in order.
-using i8x16 = std::uint8_t __attribute__((vector_size(16)));
 UFP4_LANE i8x16 pick_bytes(i8x16 from, i8x16 places) {
   i8x16 r;
   asm("vpermb %1, %2, %0" : "=v"(r) : "v"(from), "v"(places));
@@ -50,13 +49,10 @@ UFP4_LANE i8x16 left_bytes_of(const quantized_source& q, i8x16 table, std::size_
   return in_order ? pick_bytes(bytes, i8x16{0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15}) : bytes;
 }
 
-UFP4_LANE i8x16 signed_bytes_of(const grid4& grid) {
-  i8x16 table;
-  for (std::size_t i = 0; i < 16; ++i) table[i] = static_cast<std::uint8_t>(grid.integer[i]);
-  return table;
-}
 /// Integers of a grid plus the offset that makes them unsigned, for low and high.
-UFP4_LANE u8 offset_table(const format_spec& f) { return nibble_table(f.grid.integer, -integers_of(f).low); }
+UFP4_LANE u8 offset_table(const format_spec& f) {
+  return nibble_table(low_bytes(f.grid.integer) + static_cast<std::uint8_t>(-integers_of(f).low));
+}
 /// weight * (sum of the signed bytes)
 UFP4_LANE std::uint32_t weighted_sum(std::uint8_t weight, i8x16 bytes) {
   using u32x4 = std::uint32_t __attribute__((vector_size(16)));
@@ -215,7 +211,7 @@ struct int8_gemm {
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;
     const bool in_order = is_wide_in<needs>(job.right.q.format);
-    const i8x16 table = signed_bytes_of(q.format.grid);
+    const i8x16 table = low_bytes(q.format.grid.integer);
     const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     const std::uint32_t magic = magic_bits(job);
     float scale[16];
@@ -427,7 +423,7 @@ struct int8_gemv {
 
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t, std::byte* out) {
     const quantized_source& q = job.left.q;
-    const i8x16 table = signed_bytes_of(q.format.grid);
+    const i8x16 table = low_bytes(q.format.grid.integer);
     pack_chunks(
         job, out,
         [&](std::size_t block, std::size_t count, float* scale) {

@@ -12,19 +12,20 @@ struct integer_range {
   constexpr int amax() const { return -low > high ? -low : high; }
   constexpr bool fits_bytes() const { return low >= -128 && high <= 127; }
 };
-constexpr integer_range integers_of(const format_spec& format) {
-  if (format.is_wide()) return {-128, 127};
+[[gnu::noinline]] constexpr integer_range integers_of_several_grids(const format_spec& format) {
   integer_range r{0, 0};
-  const auto add = [&r](const std::int16_t(&integers)[16], int power) {
-    for (const int i : integers) {
-      r.low = i * power < r.low ? i * power : r.low;
-      r.high = i * power > r.high ? i * power : r.high;
-    }
-  };
-  if (format.choice.count == 0) return add(format.grid.integer, 1 << exponent_levels(format.block)), r;
   const grid_integers all = integers_of_grids(format);
-  for (const auto& integers : all.integer) add(integers, 1);  // zeros where there is no grid
+  for (const auto& integers : all.integer)  // zeros where there is no grid
+    for (const int i : integers) {
+      r.low = i < r.low ? i : r.low;
+      r.high = i > r.high ? i : r.high;
+    }
   return r;
+}
+constexpr integer_range integers_of(const format_spec& format) {
+  if (format.choice.count != 0) return integers_of_several_grids(format);
+  const int power = 1 << exponent_levels(format.block);
+  return {format.grid.low * power, format.grid.high * power};
 }
 
 /// Two exact grids whose block dot products, integers below 2^24 times the product of the units, are binary32 numbers.

@@ -104,12 +104,19 @@ UFP4_LANE octad codes_at(const code_rows& rows, std::size_t k) {
   return interleaved_32(rows.p + k * 8);
 }
 
+using i8x16 = std::uint8_t __attribute__((vector_size(16)));
+/// The low bytes of sixteen integers.
+UFP4_LANE i8x16 low_bytes(const std::int16_t (&integer)[16]) {
+  using i16x16 = std::int16_t __attribute__((vector_size(32)));
+  i8x16 bytes;
+  asm("vpmovwb %1, %0" : "=v"(bytes) : "v"(load_as<i16x16>(integer)));
+  return bytes;
+}
 /// Sixteen bytes four times, for lookups by the low six bits of any byte: the two bits above a nibble have no effect.
-template <class T>
-UFP4_LANE u8 nibble_table(const T (&value)[16], int offset = 0) {
-  std::uint8_t bytes[64];
-  for (std::size_t i = 0; i < 64; ++i) bytes[i] = static_cast<std::uint8_t>(static_cast<int>(value[i % 16]) + offset);
-  return load_as<u8>(bytes);
+UFP4_LANE u8 nibble_table(i8x16 bytes) {
+  u8 table;
+  asm("vshufi32x4 $0, %g1, %g1, %0" : "=v"(table) : "v"(bytes));
+  return table;
 }
 /// Of each dword of eight codes: the four even k in order, and the four odd ones.
 UFP4_LANE u8 low(u8 table, u32 codes) { return lookup_bytes(table, codes); }
