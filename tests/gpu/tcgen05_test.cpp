@@ -148,7 +148,7 @@ TEST_CASE(
     CAPTURE(r.m, r.n);
     gpu::gemm_job job;
     job.out.rows = r.m, job.out.cols = r.n;
-    CHECK(gpu::kernels::gemm_nvfp4_tcgen05<>.tile_rows_of(job, there) == r.rows);
-    CHECK(gpu::kernels::gemm_nvfp4_tcgen05<>.tile_side(job, there) == r.cols);
+    CHECK(gpu::kernels::gemm_nvfp4_tcgen05<>.tile_of(job, there).rows == r.rows);
+    CHECK(gpu::kernels::gemm_nvfp4_tcgen05<>.tile_of(job, there).cols == r.cols);
   }
 }

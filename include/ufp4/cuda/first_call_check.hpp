@@ -143,9 +143,15 @@ error run_checked(const char* name, const gemm_job& job, const device_facts& dev
       UFP4_TUNE_UNCHECKED ? success : first_call.check(queue, name, job, device, rows, cols, where, depth, workspace);
   return e == success ? queue(job, device, memory, where) : e;
 }
-/// `run` where the kernel is not compiled.
-inline error not_compiled(const char* name) {
-  return failed(not_supported, name, "this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA");
-}
+/// UFP4_RUN_EXPERIMENTAL(name, function): `run` of a kernel that only programs with UFP4_EXPERIMENTAL compile.
+#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+#define UFP4_COMPILES_EXPERIMENTAL
+#define UFP4_RUN_EXPERIMENTAL(name, ...) &__VA_ARGS__
+#else
+#define UFP4_RUN_EXPERIMENTAL(name, ...)                                                                             \
+  [](const gemm_job&, const device_facts&, std::span<std::byte>, stream) {                                           \
+    return detail::failed(not_supported, name, "this file was compiled without UFP4_EXPERIMENTAL, or not for CUDA"); \
+  }
+#endif
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

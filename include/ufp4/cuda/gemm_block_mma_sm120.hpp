@@ -28,13 +28,7 @@
 //
 // Barriers of a stage: "full", where the copy engine counts bytes and each warp that copies arrives; "empty", where
 // each warp that multiplies arrives. ldmatrix reads shared memory without bank conflicts. E2M1 needs no arithmetic
-// besides the multiplication, a container under 1.5 instructions a code.
-//
-// Predicted for an RTX 5090, not measured: 0.96 of the data sheet's rate for E2M1. The products of a stage take the
-// matrix units 1024 cycles; its instructions (149 of each warp that multiplies) are issued in 436, and shared memory
-// with 128 bytes in a cycle needs 712. The rest is the last wave of tiles. Containers have a quarter of that rate, 4096
-// cycles a stage, and 2000 for their instructions. Not in this model: the L2 cache, from which a thread block reads 18
-// KiB a stage, and the epilogue, which overlaps with no products: 3% at K = 8192.
+// besides the multiplication, a container under 1.5 instructions a code. Predicted rates: docs/gpu.md.
 #pragma once
 
 #include <ufp4/cuda/block_mma_sm120.hpp>
@@ -42,7 +36,6 @@
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/gpu/kernels/product_group.hpp>
-#include <ufp4/gpu/thread/epilogue_run.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 

@@ -23,19 +23,14 @@
 // 64 columns at a time into one of two sets of 32 registers, while the threads add the other set to the sums. Sums of
 // blocks longer than a step stay in registers for several steps, as 64 x 128 in tiles of 128 x 128.
 //
-// Its limit, in blocks of 16, are the additions to the sums: with 8-bit scales 659 instructions of each of a
-// scheduler's two consuming warps for a step whose wgmma needs 1024 cycles, else 1287. From blocks of 32 on it is
-// wgmma, of 128 on shared memory. Decoding is a pass of its own over both operands. Predicted rates, without that pass:
-// docs/gpu.md.
+// Predicted rates, without the pass that decodes: docs/gpu.md.
 #pragma once
 
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/cuda/wgmma_sm90.hpp>
-#include <ufp4/gpu/kernels/decode_scales.hpp>
 #include <ufp4/gpu/kernels/library_operands.hpp>
 #include <ufp4/gpu/kernels/product_group.hpp>
-#include <ufp4/gpu/thread/epilogue_run.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -135,7 +130,7 @@ inline std::size_t gemm_blocks_sm90_workspace(const gemm_job& job, const device_
   return block_sums_plan(job).total;
 }
 
-#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+#if defined(UFP4_COMPILES_EXPERIMENTAL)
 
 struct block_sums_job {
   gemm_job job{};
@@ -164,14 +159,7 @@ struct block_sums_worker {
     return reinterpret_cast<float*>(memory + tile::scales_at) + stage * tile::stage_scales;
   }
 
-  /// The stage of a step, and the parity of its use: the n-th use of a stage waits for phase n of `full` and for the
-  /// phase before n of `empty`.
-  struct place {
-    unsigned stage = 0, parity = 0;
-    UFP4_DEVICE void advance() {
-      if (++stage == tile::stages) stage = 0, parity ^= 1u;
-    }
-  };
+  using place = mma::ring<tile::stages>;
 
   UFP4_DEVICE void start() const {
     if (thread == 0) {
@@ -188,7 +176,7 @@ struct block_sums_worker {
   UFP4_DEVICE void produce() const {
     place at;
     for (unsigned step = 0; step < steps; ++step, at.advance()) {
-      mma::barrier_wait(bar(empty, at.stage), at.parity ^ 1u);
+      mma::barrier_wait(bar(empty, at.stage), at.phase ^ 1u);
       const std::uint32_t done = bar(full, at.stage), to = address + at.stage * tile::stage_operands;
       mma::barrier_expect(done, tile::stage_operands + tile::stage_scales * 4);
       mma::copy_box(to, job.elements[0], step * 128, first_row, done);
@@ -206,7 +194,7 @@ struct block_sums_worker {
   UFP4_DEVICE unsigned consumer() const { return thread - 128; }
   UFP4_DEVICE unsigned warp_row() const { return consumer() / 32 * 16; }
   UFP4_DEVICE void wait_full(const place& at) const {
-    mma::barrier_wait(bar(full, at.stage), at.parity);
+    mma::barrier_wait(bar(full, at.stage), at.phase);
     sync_wave();  // wgmma needs whole warps
   }
   UFP4_DEVICE void release(unsigned stage) const {
@@ -412,13 +400,6 @@ error run_gemm_blocks_sm90(const gemm_job& job, const device_facts& facts, std::
                                     : run_block_sums<Product, 128>(job, facts, memory, where);
 }
 
-#else
-
-template <class>
-error run_gemm_blocks_sm90(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
-  return not_compiled("gemm_blocks_sm90");
-}
-
 #endif
 
 template <class Product = any_product>
@@ -429,12 +410,11 @@ inline constexpr gemm_kernel gemm_blocks_sm90 = {
     .tile_cols = 256,
     .takes = &gemm_blocks_sm90_takes,
     .workspace = &gemm_blocks_sm90_workspace,
-    .run = &run_gemm_blocks_sm90<Product>,
+    .run = UFP4_RUN_EXPERIMENTAL("gemm_blocks_sm90", run_gemm_blocks_sm90<Product>),
     .fast_is = accumulate::exact_blocks,
     .experimental = true,
-    .tile_side = [](const gemm_job& job,
-                    const device_facts& facts) { return has_wide_tiles(job, facts) ? 256u : 128u; },
-    .tile_rows_of = [](const gemm_job&, const device_facts&) { return 128u; },
+    .tile_of = [](const gemm_job& job,
+                  const device_facts& facts) { return tile_shape{128, has_wide_tiles(job, facts) ? 256u : 128u}; },
 };
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

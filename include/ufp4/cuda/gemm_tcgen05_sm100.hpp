@@ -24,14 +24,6 @@
 // "empty", in each block, where tcgen05.commit arrives. Barriers of a tile: "sums", where tcgen05.commit arrives when
 // the products are complete; "drained", in the first block, where the epilogue arrives.
 //
-// Predicted for a B200, not measured: 0.83 of the data sheet's rate for nvfp4, 0.90 for mxfp4, in tiles of 256 x 256.
-// The limit is shared memory with 128 bytes in a cycle: in the 512 cycles of a stage's products the copy engine writes
-// and the products read 64 KiB of codes, warps write and tcgen05.cp reads 12 KiB of nvfp4's scales: 608 cycles. At most
-// 128 rows (128 x 64) reach 0.75 of the memory's rate: the narrow operand is written and read for each 64 columns. The
-// epilogue of a tile, about 7500 instructions of each of four warps, overlaps with the next tile from K = 4096 on.
-// Not in this model: the L2 cache, from which a thread block reads 38 KiB a stage, and the time between two tiles, in
-// which the last products are completed and 96 columns loaded.
-//
 // Columns of tensor memory: two tiles' sums, so that the next tile is multiplied while one is stored, and the scales of
 // two stages. 256 + 256 + 96 columns are more than 512, so 96 columns of the two sums overlap: the epilogue loads these
 // to registers first. The scales of a stage are overwritten two stages later, and no order is promised for a copy after
@@ -41,7 +33,7 @@
 #include <ufp4/cuda/cluster_sm90.hpp>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
-#include <ufp4/gpu/thread/epilogue_run.hpp>
+#include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -91,21 +83,18 @@ bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
 
 /// Columns of a tile: 256, of a pair of thread blocks, where tiles of 128 x 128 would be more than the multiprocessors;
 /// 64 where they would leave half of them without a tile.
-inline unsigned tcgen05_cols(const gemm_job& job, const device_facts& facts) {
+inline tile_shape tcgen05_tile_of(const gemm_job& job, const device_facts& facts) {
   const std::size_t tiles = (job.out.rows + 127) / 128 * ((job.out.cols + 127) / 128);
   const auto processors = static_cast<std::size_t>(facts.processors);
-  if (job.out.rows > 128 && job.out.cols > 128 && tiles > processors) return 256;
-  return 2 * tiles <= processors ? 64 : 128;
-}
-inline unsigned tcgen05_rows(const gemm_job& job, const device_facts& facts) {
-  return tcgen05_cols(job, facts) == 256 ? 256 : 128;
+  if (job.out.rows > 128 && job.out.cols > 128 && tiles > processors) return {256, 256};
+  return {128, 2 * tiles <= processors ? 64u : 128u};
 }
 
 template <mma::block_scale scale>
 inline constexpr const char* tcgen05_name =
     scale == mma::block_scale::ue4m3 ? "gemm_nvfp4_tcgen05" : "gemm_mxfp4_tcgen05";
 
-#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+#if defined(UFP4_COMPILES_EXPERIMENTAL)
 
 struct tcgen05_job {
   gemm_job gemm{};
@@ -485,19 +474,12 @@ error run_tcgen05_as(const gemm_job& job, const device_facts& facts, std::span<s
 }
 template <class Product, mma::block_scale scale>
 error run_tcgen05(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  if constexpr (Product::may(&has_tcgen05_blocks<scale>)) switch (tcgen05_cols(job, facts)) {
+  if constexpr (Product::may(&has_tcgen05_blocks<scale>)) switch (tcgen05_tile_of(job, facts).cols) {
       case 64: return run_tcgen05_as<1, 64, scale>(job, facts, memory, where);
       case 128: return run_tcgen05_as<1, 128, scale>(job, facts, memory, where);
       default: return run_tcgen05_as<2, 256, scale>(job, facts, memory, where);
     }
   return not_supported;
-}
-
-#else
-
-template <class, mma::block_scale scale>
-error run_tcgen05(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
-  return not_compiled(tcgen05_name<scale>);
 }
 
 #endif
@@ -509,10 +491,9 @@ constexpr gemm_kernel tcgen05_kernel(const char* instruction) {
           .tile_rows = 256,
           .tile_cols = 256,
           .takes = &tcgen05_takes<scale>,
-          .run = &run_tcgen05<Product, scale>,
+          .run = UFP4_RUN_EXPERIMENTAL(tcgen05_name<scale>, run_tcgen05<Product, scale>),
           .experimental = true,
-          .tile_side = &tcgen05_cols,
-          .tile_rows_of = &tcgen05_rows};
+          .tile_of = &tcgen05_tile_of};
 }
 template <class Product = any_product>
 inline constexpr gemm_kernel gemm_nvfp4_tcgen05 =

@@ -31,7 +31,7 @@
 // Tiles whose products bf16 cannot hold are those of gemm_bf16_sm80. Rows outside an operand repeat its last row; in a
 // chunk in which K ends, the factors of blocks outside are 0.
 //
-// Predicted rates, from the instructions of the compiled code: docs/gpu.md.
+// Predicted rates: docs/gpu.md.
 #pragma once
 
 #include <ufp4/cuda/cluster_sm90.hpp>
@@ -89,12 +89,14 @@ inline bool decodes_once(const gemm_job& job, const device_facts& facts) {
          gemm_blocks_sm90_takes(job, facts);
 }
 
-/// Rows of C in a tile.
-inline unsigned wgmma_rows(const gemm_job& job, const device_facts&) {
-  return job.out.rows <= 32 ? 32 : job.out.rows <= 64 ? 64 : 128;
+inline tile_shape wgmma_tile_of(const gemm_job& job, const device_facts&) {
+  return {job.out.rows <= 32 ? 32u : job.out.rows <= 64 ? 64u : 128u, wgmma_tile<128>::cols};
 }
 
-#if defined(UFP4_EXPERIMENTAL) && defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+template <bool rounds>
+inline constexpr const char* wgmma_name = rounds ? "gemm_wgmma_rounded_sm90" : "gemm_wgmma_sm90";
+
+#if defined(UFP4_COMPILES_EXPERIMENTAL)
 
 struct wgmma_job {
   gemm_job job{};
@@ -494,8 +496,7 @@ struct wgmma_worker {
         part[q] = q < job.cluster ? to_float(mma::load_remote(memory + 4 * (r * Tile::shared_stride + t), q)) : 0.0f;
       UFP4_UNROLL
       for (unsigned q = 1; q < 8; ++q) part[0] += part[q];
-      thread::store_sum(to, by, row, col, usable ? part[0] : ufp4::detail::quiet_nan,
-                        [&](std::size_t i, std::size_t j) { return thread::recomputed(job.job, by, i, j); });
+      thread::store_sum(job.job, to, by, row, col, usable ? part[0] : ufp4::detail::quiet_nan);
     }
   }
 };
@@ -578,7 +579,7 @@ template <class Product, wgmma_fold how>
 error run_gemm_wgmma_as(const char* name, const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
                         stream where) {
   if constexpr (Product::may([](const gemm_job& p) { return fold_of(p.left, p.right) == how; }))
-    switch (wgmma_rows(job, facts)) {
+    switch (wgmma_tile_of(job, facts).rows) {
       case 32: return run_gemm_wgmma_rows<32, how>(name, job, facts, memory, where);
       case 64: return run_gemm_wgmma_rows<64, how>(name, job, facts, memory, where);
       default: return run_gemm_wgmma_rows<128, how>(name, job, facts, memory, where);
@@ -586,59 +587,41 @@ error run_gemm_wgmma_as(const char* name, const gemm_job& job, const device_fact
   return not_supported;
 }
 
-template <class Product>
+template <class Product, bool rounds>
 error run_gemm_wgmma(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  constexpr const char* name = "gemm_wgmma_sm90";
+  using fold = wgmma_fold;
+  const auto run = [&]<fold how>(std::integral_constant<fold, how>) {
+    return run_gemm_wgmma_as<Product, how>(wgmma_name<rounds>, job, facts, memory, where);
+  };
+  if constexpr (rounds) return run(std::integral_constant<fold, fold::rounded>{});
   switch (fold_of(job.left, job.right)) {
-    case wgmma_fold::f16: return run_gemm_wgmma_as<Product, wgmma_fold::f16>(name, job, facts, memory, where);
-    case wgmma_fold::mxfp4: return run_gemm_wgmma_as<Product, wgmma_fold::mxfp4>(name, job, facts, memory, where);
-    case wgmma_fold::e8m0: return run_gemm_wgmma_as<Product, wgmma_fold::e8m0>(name, job, facts, memory, where);
-    default: return run_gemm_wgmma_as<Product, wgmma_fold::exact>(name, job, facts, memory, where);
+    case fold::f16: return run(std::integral_constant<fold, fold::f16>{});
+    case fold::mxfp4: return run(std::integral_constant<fold, fold::mxfp4>{});
+    case fold::e8m0: return run(std::integral_constant<fold, fold::e8m0>{});
+    default: return run(std::integral_constant<fold, fold::exact>{});
   }
-}
-template <class Product>
-error run_gemm_wgmma_rounded(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
-                             stream where) {
-  return run_gemm_wgmma_as<Product, wgmma_fold::rounded>("gemm_wgmma_rounded_sm90", job, facts, memory, where);
-}
-
-#else
-
-template <class>
-error run_gemm_wgmma(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
-  return not_compiled("gemm_wgmma_sm90");
-}
-template <class>
-error run_gemm_wgmma_rounded(const gemm_job&, const device_facts&, std::span<std::byte>, stream) {
-  return not_compiled("gemm_wgmma_rounded_sm90");
 }
 
 #endif
 
+template <class Product, bool rounds>
+constexpr gemm_kernel wgmma_kernel(const char* instruction) {
+  return {.name = wgmma_name<rounds>,
+          .instruction = instruction,
+          .tile_rows = 128,
+          .tile_cols = wgmma_tile<128>::cols,
+          .takes =
+              [](const gemm_job& job, const device_facts& facts) {
+                return gemm_wgmma_takes(job, facts, rounds) && (rounds || !decodes_once(job, facts));
+              },
+          .run = UFP4_RUN_EXPERIMENTAL(wgmma_name<rounds>, run_gemm_wgmma<Product, rounds>),
+          .experimental = true,
+          .tile_of = &wgmma_tile_of};
+}
 template <class Product = any_product>
-inline constexpr gemm_kernel gemm_wgmma_sm90 = {
-    .name = "gemm_wgmma_sm90",
-    .instruction = "wgmma.mma_async",
-    .tile_rows = 128,
-    .tile_cols = wgmma_tile<128>::cols,
-    .takes = [](const gemm_job& job,
-                const device_facts& facts) { return gemm_wgmma_takes(job, facts, false) && !decodes_once(job, facts); },
-    .run = &run_gemm_wgmma<Product>,
-    .experimental = true,
-    .tile_rows_of = &wgmma_rows,
-};
-
+inline constexpr gemm_kernel gemm_wgmma_sm90 = wgmma_kernel<Product, false>("wgmma.mma_async");
 /// Of formats whose folded values are rounded: decoding them is the limit, so a library's product of bf16 is faster.
 template <class Product = any_product>
-inline constexpr gemm_kernel gemm_wgmma_rounded_sm90 = {
-    .name = "gemm_wgmma_rounded_sm90",
-    .instruction = "wgmma.mma_async.bf16",
-    .tile_rows = 128,
-    .tile_cols = wgmma_tile<128>::cols,
-    .takes = [](const gemm_job& job, const device_facts& facts) { return gemm_wgmma_takes(job, facts, true); },
-    .run = &run_gemm_wgmma_rounded<Product>,
-    .experimental = true,
-    .tile_rows_of = &wgmma_rows,
-};
+inline constexpr gemm_kernel gemm_wgmma_rounded_sm90 = wgmma_kernel<Product, true>("wgmma.mma_async.bf16");
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

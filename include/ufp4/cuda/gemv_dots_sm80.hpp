@@ -12,18 +12,7 @@
 //
 // Products of scales that overflow give sums that are not finite, which are computed again; so is what has a NaN scale.
 //
-// Instructions of the compiled main loop for 16 rows x 64 columns of weights (a warp's share of 512 columns) on sm_80,
-// sm_90a; gemv_blocks_sm80 needs 504. Without local memory:
-//
-// | scales           | narrow rows | 16 rows a thread block | 32 rows  |
-// |------------------|-------------|------------------------|----------|
-// | binary32, 768 B  | 1 .. 4      | 156, 134               | 130, 111 |
-// |                  | 5 .. 8      | 234, 197               |          |
-// | e8m0, 544 B      | 1 .. 8      | 182, 161               | 153, 133 |
-// |                  | 9 .. 16     | 273, 238               | 217, 188 |
-//
-// Predicted for an H100, whose schedulers issue an integer instruction every other cycle: with binary32 scales 0.88 of
-// the memory bandwidth or more; with e8m0 scales 0.94 (32 rows by 1 .. 8), 0.71, 0.76 and 0.54 (16 rows by 9 .. 16).
+// Predicted rates: docs/gpu.md.
 #pragma once
 
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>
@@ -34,9 +23,6 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 struct dots_stream_job : stream_job {
   thread::byte_table weight_values{}, narrow_values{};
   std::uint32_t magic = 0;  ///< dot_magic
-};
-struct __attribute__((may_alias, aligned(4))) stream_word {
-  std::uint32_t bits;
 };
 
 /// Four steps of 32 columns: a lane's words of `rows` rows, and the scales of `sums` rows of its sums.
@@ -64,12 +50,12 @@ struct dots_rows {
                   warp * 4 * step_bytes + (block == 16 ? t / 2 * scale_bytes : 0);
   }
   UFP4_DEVICE std::uint32_t code_word(unsigned i, unsigned step) const {
-    return reinterpret_cast<const stream_word*>(codes[i] + 16 * step)->bits;
+    return reinterpret_cast<const thread::words1*>(codes[i] + 16 * step)->word;
   }
   UFP4_DEVICE std::uint32_t scale_bits(unsigned i, unsigned step) const {
     const std::uint8_t* at = scales[i] + step * step_bytes;
     if constexpr (kind == scale_kind::f32)
-      return reinterpret_cast<const stream_word*>(at)->bits;
+      return reinterpret_cast<const thread::words1*>(at)->word;
     else
       return *at;
   }

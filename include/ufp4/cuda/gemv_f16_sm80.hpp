@@ -20,24 +20,7 @@
 //
 // Scales that are NaN or negative (quantize makes no negative ones) are flagged: the results are computed again.
 //
-// Instructions of the compiled main loop, on sm_80 and sm_90a alike, for 16 rows x 64 columns of weights (a warp's
-// share of 512 columns), 576 bytes with scales; gemv_blocks_sm80 needs 504. Without local memory:
-//
-// | narrow rows | 16 rows a thread block (int4) | 32 rows   |
-// |-------------|-------------------------------|-----------|
-// | 1 .. 8      | 121 (122)                     | 100 (102) |
-// | 9 .. 16     | 161 (165)                     | 123 (126) |
-// | 17 .. 32    |                               | 172 (174) |
-// | 33 .. 64    |                               | 268 (285) |
-//
-// Predicted from that for an H100, whose schedulers issue an integer instruction every other cycle: 0.87 of the memory
-// bandwidth (16 rows by 9 .. 16); the others could read faster than the memory delivers.
-//
-// More than 16 rows: every warp decodes the narrow rows of its columns again for its 32 rows of weights, 8 of 12 words
-// of 64 narrow rows. Integer instructions then take as long as the tensor cores of an A100, 2160 and 2048 cycles for
-// 256 columns, and both longer than the memory. More rows of weights for each decoded word would need more registers
-// than the 255 of a thread, which the sums of 32 x 64 and two slabs of operands fill. A thread block is alone on its
-// multiprocessor; the last of the rounds in which thread blocks run is not full.
+// Predicted rates, and what limits more than 16 rows: docs/gpu.md.
 #pragma once
 
 #include <ufp4/cuda/gemv_stream_sm80.hpp>
@@ -218,13 +201,6 @@ struct f16_decoding {
   unsigned bits = 1;  ///< mantissa bits of fp4
   float factor = 1;   ///< value * scale / factor is what is multiplied
 };
-template <element_format Element>
-constexpr bool has_values_of(const grid4& grid) {
-  constexpr grid4 of = grid_of<Element>();
-  for (unsigned c = 0; c < 16; ++c)
-    if (grid.value[c] != of.value[c]) return false;
-  return true;
-}
 constexpr f16_decoding fp4_or_int4(const grid4& grid) {
   if (has_values_of<int4>(grid)) return {.fits = true, .integers = true};
   if (has_values_of<fp4<E3M0>>(grid)) return {.fits = true, .bits = 0, .factor = 0x1p5f};

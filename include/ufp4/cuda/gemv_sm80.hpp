@@ -72,9 +72,6 @@ struct __attribute__((may_alias, aligned(8))) gemv_pair {
 struct __attribute__((may_alias, aligned(16))) gemv_two_pairs {
   gemv_pair pair[2];
 };
-struct __attribute__((may_alias, aligned(4))) gemv_word {
-  std::uint32_t word;
-};
 
 /// The work of one thread. Slabs are counted along K.
 struct gemv_worker {
@@ -133,9 +130,10 @@ struct gemv_worker {
     for (unsigned i = 0; i < narrow_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at / words;
       const std::size_t k = std::size_t{slab} * gemv_plan::slab_k + at % words * 8;
-      narrow_codes[i] = row < job.narrow.rows && k < job.padded
-                            ? reinterpret_cast<const gemv_word*>(job.narrow.codes + (row * job.padded + k) / 2)->word
-                            : 0u;
+      narrow_codes[i] =
+          row < job.narrow.rows && k < job.padded
+              ? reinterpret_cast<const thread::words1*>(job.narrow.codes + (row * job.padded + k) / 2)->word
+              : 0u;
     }
     UFP4_UNROLL
     for (unsigned i = 0; i < scale_passes; ++i) {
@@ -191,7 +189,7 @@ struct gemv_worker {
     UFP4_UNROLL
     for (unsigned s = 0; s < 2; ++s) {
       const auto word = [&](unsigned row) {
-        return reinterpret_cast<const gemv_word*>(staged(slab, row, s) + 4 * t)->word;
+        return reinterpret_cast<const thread::words1*>(staged(slab, row, s) + 4 * t)->word;
       };
       warp::left_s8(job.weights.values, word(g), word(g + 8), a[s]);
     }
@@ -248,8 +246,7 @@ struct gemv_worker {
     if (place >= gemv_plan::rows * job.columns || row >= job.weights.rows || column >= job.narrow.rows) return;
     const thread::epilogue to = thread::epilogue_of(job.product);
     const thread::result_scales by = thread::scales_of(to);
-    thread::store_sum(to, by, job.swapped ? row : column, job.swapped ? column : row, acc,
-                      [&](std::size_t i, std::size_t j) { return thread::recomputed(job.product, by, i, j); });
+    thread::store_sum(job.product, to, by, job.swapped ? row : column, job.swapped ? column : row, acc);
   }
 };
 

@@ -101,8 +101,7 @@ UFP4_DEVICE void store_stream(const stream_job& job, std::size_t first_row, cons
       sum += first[w * Shape::warp_floats];
       if constexpr (Shape::halves) sum += first[w * Shape::warp_floats + 4];
     }
-    thread::store_sum(to, by, job.swapped ? i : n, job.swapped ? n : i, sum * factor,
-                      [&](std::size_t r, std::size_t c) { return thread::recomputed(job.product, by, r, c); });
+    thread::store_sum(job.product, to, by, job.swapped ? i : n, job.swapped ? n : i, sum * factor);
   }
 }
 

@@ -19,29 +19,29 @@
 #define UFP4_HAS_BLOCK_MMA_SM120 1
 #endif
 
-/// An asm statement of PTX that needs sm_80: `simulated` in the CPU simulator, a trap on an older device.
+// In the CPU simulator `simulated`; a trap on a device without the instruction.
 #if defined(UFP4_SIMT_HEADER)
-#define UFP4_PTX_SM80(simulated, ...) simulated
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define UFP4_PTX_SM80(simulated, ...) asm volatile(__VA_ARGS__)
+#define UFP4_PTX_ASM(simulated, ...) simulated
 #else
-#define UFP4_PTX_SM80(simulated, ...) __trap()
+#define UFP4_PTX_ASM(simulated, ...) asm volatile(__VA_ARGS__)
 #endif
+#define UFP4_PTX_NONE(simulated, ...) __trap()
 
+/// An asm statement of PTX that needs sm_80.
+#if defined(UFP4_SIMT_HEADER) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800)
+#define UFP4_PTX_SM80 UFP4_PTX_ASM
+#else
+#define UFP4_PTX_SM80 UFP4_PTX_NONE
+#endif
 /// The same for instructions of sm_90 and newer.
-#if defined(UFP4_SIMT_HEADER)
-#define UFP4_PTX_SM90(simulated, ...) simulated
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-#define UFP4_PTX_SM90(simulated, ...) asm volatile(__VA_ARGS__)
+#if defined(UFP4_SIMT_HEADER) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
+#define UFP4_PTX_SM90 UFP4_PTX_ASM
 #else
-#define UFP4_PTX_SM90(simulated, ...) __trap()
+#define UFP4_PTX_SM90 UFP4_PTX_NONE
 #endif
-
 /// The same for the block-scaled mma of sm_120.
-#if defined(UFP4_SIMT_HEADER)
-#define UFP4_PTX_SM120(simulated, ...) simulated
-#elif defined(UFP4_HAS_BLOCK_MMA_SM120)
-#define UFP4_PTX_SM120(simulated, ...) asm volatile(__VA_ARGS__)
+#if defined(UFP4_SIMT_HEADER) || defined(UFP4_HAS_BLOCK_MMA_SM120)
+#define UFP4_PTX_SM120 UFP4_PTX_ASM
 #else
-#define UFP4_PTX_SM120(simulated, ...) __trap()
+#define UFP4_PTX_SM120 UFP4_PTX_NONE
 #endif

@@ -18,20 +18,17 @@
 #include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/gpu/status.hpp>
 
+#if defined(__CUDACC__) && !defined(UFP4_SIMT_HEADER)
+#include <cuda.h>
+#endif
+
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// The bytes of a barrier. Below, barriers and shared memory are addresses in the shared state space: an address that
 /// is computed as an integer and becomes a pointer again loses the state space, and its loads and stores are slower.
 inline constexpr unsigned barrier_bytes = 8;
 
-}  // namespace ufp4::gpu::mma::inline UFP4_GPU
-
 #if defined(UFP4_SIMT_HEADER) || defined(__CUDACC__)
-#if !defined(UFP4_SIMT_HEADER)
-#include <cuda.h>
-#endif
-
-namespace ufp4::gpu::mma::inline UFP4_GPU {
 
 /// The elements of a matrix, and how the 16-byte pieces of a box's row are stored: in order, or, of rows of 64 or 128
 /// bytes, exchanged as the bits of their addresses require (swizzled), in memory aligned to eight rows. The second is
@@ -204,7 +201,6 @@ UFP4_DEVICE void store_shared(std::uint32_t at, std::uint32_t a) {
 }
 
 #endif
+#endif
 
 }  // namespace ufp4::gpu::mma::inline UFP4_GPU
-
-#endif

@@ -76,7 +76,7 @@ UFP4_DEVICE void set_fewer_registers() {
   UFP4_32_NAMES                                                                                            \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, " \
   "%52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define UFP4_WGMMA(shape, type, names, operands, flag, ...)                                             \
+#define UFP4_WGMMA(type, shape, names, operands, flag, ...)                                             \
   asm volatile("{\n.reg .pred adds;\nsetp.ne.u32 adds, " flag                                           \
                ", 0;\n"                                                                                 \
                "wgmma.mma_async.sync.aligned." shape "k16.f32." type "." type " {" names "}, " operands \
@@ -84,31 +84,27 @@ UFP4_DEVICE void set_fewer_registers() {
                : __VA_ARGS__                                                                            \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds ? 1u : 0u)                \
                : "memory")
+#define UFP4_WGMMA_OF(...)          \
+  if constexpr (f16)                \
+    UFP4_WGMMA("f16", __VA_ARGS__); \
+  else                              \
+    UFP4_WGMMA("bf16", __VA_ARGS__)
 
 /// d = a * b^T, + d if `adds`; a 64 x 16 in registers, b 2n x 16 in shared memory, both f16 or both bf16.
 template <bool f16>
 UFP4_DEVICE void multiply_k16(float (&d)[16], const std::uint32_t (&a)[4], std::uint64_t b, bool adds = true) {
-  if constexpr (f16)
-    UFP4_WGMMA("m64n32", "f16", UFP4_16_NAMES, "{%16, %17, %18, %19}, %20", "%21", UFP4_16_SUMS(0));
-  else
-    UFP4_WGMMA("m64n32", "bf16", UFP4_16_NAMES, "{%16, %17, %18, %19}, %20", "%21", UFP4_16_SUMS(0));
+  UFP4_WGMMA_OF("m64n32", UFP4_16_NAMES, "{%16, %17, %18, %19}, %20", "%21", UFP4_16_SUMS(0));
 }
 template <bool f16>
 UFP4_DEVICE void multiply_k16(float (&d)[32], const std::uint32_t (&a)[4], std::uint64_t b, bool adds = true) {
-  if constexpr (f16)
-    UFP4_WGMMA("m64n64", "f16", UFP4_32_NAMES, "{%32, %33, %34, %35}, %36", "%37", UFP4_16_SUMS(0), UFP4_16_SUMS(16));
-  else
-    UFP4_WGMMA("m64n64", "bf16", UFP4_32_NAMES, "{%32, %33, %34, %35}, %36", "%37", UFP4_16_SUMS(0), UFP4_16_SUMS(16));
+  UFP4_WGMMA_OF("m64n64", UFP4_32_NAMES, "{%32, %33, %34, %35}, %36", "%37", UFP4_16_SUMS(0), UFP4_16_SUMS(16));
 }
 template <bool f16>
 UFP4_DEVICE void multiply_k16(float (&d)[64], const std::uint32_t (&a)[4], std::uint64_t b, bool adds = true) {
-  if constexpr (f16)
-    UFP4_WGMMA("m64n128", "f16", UFP4_64_NAMES, "{%64, %65, %66, %67}, %68", "%69", UFP4_16_SUMS(0), UFP4_16_SUMS(16),
-               UFP4_16_SUMS(32), UFP4_16_SUMS(48));
-  else
-    UFP4_WGMMA("m64n128", "bf16", UFP4_64_NAMES, "{%64, %65, %66, %67}, %68", "%69", UFP4_16_SUMS(0), UFP4_16_SUMS(16),
-               UFP4_16_SUMS(32), UFP4_16_SUMS(48));
+  UFP4_WGMMA_OF("m64n128", UFP4_64_NAMES, "{%64, %65, %66, %67}, %68", "%69", UFP4_16_SUMS(0), UFP4_16_SUMS(16),
+                UFP4_16_SUMS(32), UFP4_16_SUMS(48));
 }
+#undef UFP4_WGMMA_OF
 #undef UFP4_WGMMA
 #undef UFP4_64_NAMES
 #undef UFP4_32_NAMES

@@ -42,6 +42,11 @@ struct gemm_job {
   UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }  ///< blocks along K
 };
 
+/// The part of C that one thread block computes.
+struct tile_shape {
+  unsigned rows, cols;  ///< of C
+};
+
 /// One way to multiply. The vendor's table, gemm_kernels(), lists the kernels, the fastest first; a job runs on the
 /// first that takes it.
 struct gemm_kernel {
@@ -63,10 +68,8 @@ struct gemm_kernel {
   /// Not run on any device yet, and built on instructions that the CPU simulator does not emulate: chosen only if the
   /// program defines UFP4_EXPERIMENTAL (docs/gpu.md, cuda/first_call_check.hpp).
   bool experimental = false;
-  /// Rows and columns of the tiles that a job alone would be cut into; null: tile_rows and tile_cols.
-  unsigned (*tile_side)(const gemm_job&, const device_facts&) = nullptr;
-  /// The rows alone, of tiles that are not square; null: tile_side or tile_rows.
-  unsigned (*tile_rows_of)(const gemm_job&, const device_facts&) = nullptr;
+  /// The tiles that a job alone would be cut into; null: tile_rows x tile_cols.
+  tile_shape (*tile_of)(const gemm_job&, const device_facts&) = nullptr;
   /// Queues jobs that differ only in pointers, shapes and strides, without bias, none empty. Null: they run one by one.
   error (*run_group)(std::span<const gemm_job>, const device_facts&, stream) = nullptr;
 };
@@ -107,13 +110,15 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 inline unsigned log2_of(unsigned power) { return static_cast<unsigned>(__builtin_ctz(power)); }
 inline bool is_aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
-/// Does the grid have the values of E2M1, code by code?
-constexpr bool is_e2m1(const grid4& grid) {
-  constexpr grid4 e2m1 = grid_of<fp4<E2M1>>();
+/// Does the grid have the values of an element format, code by code?
+template <element_format Element>
+constexpr bool has_values_of(const grid4& grid) {
+  constexpr grid4 of = grid_of<Element>();
   for (unsigned c = 0; c < 16; ++c)
-    if (grid.value[c] != e2m1.value[c]) return false;
+    if (grid.value[c] != of.value[c]) return false;
   return true;
 }
+constexpr bool is_e2m1(const grid4& grid) { return has_values_of<fp4<E2M1>>(grid); }
 
 /// Do both operands have blocks and scales of that kind, and grids for which holds(grid)?
 template <class Holds>
@@ -218,9 +223,9 @@ explanation explain_job(const char* operation, const gemm_job& job, const device
   e.kernel = kernel->name;
   e.instruction = kernel->instruction;
   const device_facts own = facts_for(*kernel, device);
-  const unsigned side = kernel->tile_side == nullptr ? 0 : kernel->tile_side(job, own);
-  e.tile_rows = kernel->tile_rows_of != nullptr ? kernel->tile_rows_of(job, own) : side != 0 ? side : kernel->tile_rows;
-  e.tile_cols = side != 0 ? side : kernel->tile_cols;
+  const tile_shape tile =
+      kernel->tile_of != nullptr ? kernel->tile_of(job, own) : tile_shape{kernel->tile_rows, kernel->tile_cols};
+  e.tile_rows = tile.rows, e.tile_cols = tile.cols;
   if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
   return e;
 }

@@ -99,22 +99,12 @@ struct listed_kernel {
   const detail::kernel_entry* entry;  ///< its place in the list
 };
 
-}  // namespace ufp4::gpu::inline UFP4_GPU
-
-namespace ufp4::gpu::detail::inline UFP4_GPU {
-
-template <auto kernel, class... Parameters>
-constexpr listed_kernel<Parameters...> make_listed(void (*)(Parameters...)) {
-  return {kernel, &entry_of<kernel>};
-}
-
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::inline UFP4_GPU {
+template <class... Parameters>
+listed_kernel(void (*)(Parameters...), const detail::kernel_entry*) -> listed_kernel<Parameters...>;
 
 /// The kernel, listed.
 template <auto kernel>
-inline constexpr auto listed = detail::make_listed<kernel>(kernel);
+inline constexpr listed_kernel listed{kernel, &detail::entry_of<kernel>};
 
 /// launch of gpu/vendor.hpp, for a listed kernel.
 template <class... Parameters, class... Arguments>

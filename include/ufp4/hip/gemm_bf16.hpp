@@ -6,9 +6,7 @@
 //
 // The loop over K is in matrix_tile.hpp. Decoding multiplies a scale and the values of the grid once per block of 16,
 // not each element: eight products, because most grids are mirrored (code c + 8 is minus code c), make a table of bf16
-// numbers in registers, and byte permutes look up the elements in it. So a step of the large tile is about 150 vector
-// instructions of 4 cycles on gfx942, beside 32 matrix instructions of 16 cycles, which other waves' instructions
-// overlap.
+// numbers in registers, and byte permutes look up the elements in it.
 //
 // K is summed in ascending order, 16 or 32 columns at a time, for either tile size: the bits depend only on the
 // operands and the device. The error bound of section 6 of the numerical specification follows from the rounding of

@@ -5,11 +5,10 @@
 // less than 24 bits, so one instruction with K = 16 computes it exactly in binary32, in any order; several in sequence
 // compute that of a longer block. Then acc = fma(d, fl(sA sB), acc) in block order: the same bits as on the CPU.
 //
-// The loop over K is in matrix_tile.hpp; scales are stored in shared memory as floats, after the decoded values. For 16
-// x 16 of C and a block of 16 a wave of 64 issues one matrix instruction, 32 cycles on gfx90a and 16 on gfx942, and two
-// operations for each of a lane's four sums, 16 to 32 cycles, which limit the speed. 8-bit integers would not be
-// faster: gfx90a multiplies them at the rate of fp16, and gfx942's faster instruction, of K = 32, spans two blocks of
-// 16 and gives integer sums that must be converted first.
+// The loop over K is in matrix_tile.hpp; scales are stored in shared memory as floats, after the decoded values. Two
+// operations for each of a lane's sums limit the speed. 8-bit integers would not be faster: gfx90a multiplies them at
+// the rate of fp16, and gfx942's faster instruction, of K = 32, spans two blocks of 16 and gives integer sums that must
+// be converted first.
 #pragma once
 
 #include <ufp4/hip/matrix_tile.hpp>
@@ -176,11 +175,12 @@ error run_matrix_blocks(std::span<const gemm_job> jobs, const device_facts& devi
 
 template <class Op, class Product>
 constexpr gemm_kernel matrix_blocks_kernel(const char* name) {
-  const auto side = [](const gemm_job& job, const device_facts& device) {
-    return matrix_blocks_side<Op>({&job, 1}, device);
+  const auto tile = [](const gemm_job& job, const device_facts& device) {
+    const unsigned side = matrix_blocks_side<Op>({&job, 1}, device);
+    return tile_shape{side, side};
   };
   return matrix_kernel<&run_matrix_blocks<Op, Product>, accumulate::exact_blocks>(name, Op::f16_name,
-                                                                                  &matrix_blocks_take<Op>, side);
+                                                                                  &matrix_blocks_take<Op>, tile);
 }
 
 template <class Product = any_product>

@@ -9,9 +9,7 @@
 // A sum becomes d in one instruction: it starts from the bits of the float 1.5 * 2^23. Adding an integer below 2^22 to
 // those bits adds it to that float f, and fma(f, unit, -1.5 * 2^23 * unit) is d, exactly.
 //
-// The loop over K is in matrix_tile.hpp. Compared with gemm_blocks.hpp, decoding is saved, and three quarters of the
-// shared memory traffic. For a block a wave executes its matrix instructions and three others for each of a lane's
-// eight sums: these limit the speed with short blocks, the matrix unit with long ones.
+// The loop over K is in matrix_tile.hpp.
 #pragma once
 
 #include <ufp4/hip/matrix_tile.hpp>

@@ -15,10 +15,9 @@
 // 2^-24 of the greatest. With the running sum inside, such a loss would repeat. A lane has four sums of an instruction:
 // two packed additions, executed while the matrix unit works on the next one.
 //
-// Speed: a thread block of four waves computes 128 x 128 of C, each wave 64 x 64: 16 MFMAs for 8 fragments from shared
-// memory, each of one or two 16-byte loads without bank conflicts. Device memory is read 16 bytes a lane, one step
-// ahead. E2M1 needs no arithmetic besides the multiplication; a container is computed once per thread block, before it
-// is stored in shared memory, in less than two instructions a code.
+// A thread block of four waves computes 128 x 128 of C, each wave 64 x 64: 16 MFMAs for 8 fragments from shared memory,
+// without bank conflicts. Device memory is read 16 bytes a lane, one step ahead. A container is computed once per thread
+// block, before it is stored in shared memory, in less than two instructions a code. Predicted rates: docs/gpu.md.
 #pragma once
 
 #include <ufp4/hip/matrix_tile.hpp>

@@ -310,14 +310,17 @@ error run_matrix_tiles(std::span<const gemm_job> jobs, unsigned side, std::size_
   return success;
 }
 
-/// The tile size of a single job whose kernel has both.
-inline unsigned tile_side_of(const gemm_job& job, const device_facts& device) { return tile_side({&job, 1}, device); }
+/// The tiles of a single job whose kernel has both.
+inline tile_shape tile_of(const gemm_job& job, const device_facts& device) {
+  const unsigned side = tile_side({&job, 1}, device);
+  return {side, side};
+}
 
 /// A row of the kernel table; run_many queues any number of jobs.
 template <auto run_many, accumulate fast_is = accumulate::fast>
 constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
                                     bool (*takes)(const gemm_job&, const device_facts&),
-                                    unsigned (*side)(const gemm_job&, const device_facts&) = &tile_side_of) {
+                                    tile_shape (*tile)(const gemm_job&, const device_facts&) = &tile_of) {
   return {
       .name = name,
       .instruction = instruction,
@@ -327,7 +330,7 @@ constexpr gemm_kernel matrix_kernel(const char* name, const char* instruction,
       .run = [](const gemm_job& job, const device_facts& device, std::span<std::byte>,
                 stream where) { return run_many({&job, 1}, device, where); },
       .fast_is = fast_is,
-      .tile_side = side,
+      .tile_of = tile,
       .run_group = run_many,
   };
 }

@@ -6,7 +6,7 @@
 // | exact   | if value * scale has at most 8 significant bits (products_fit): 8-bit scales and the usual grids |
 // | rounded | to nearest even otherwise: folded_bf16 only                                                      |
 // | range   | a product of finite factors that is not a normal bf16 number below `limit` sets a flag in device |
-// |         | memory; the multiplication is then not used (kernels/finish_product.hpp)                         |
+// |         | memory; the multiplication is then not used (finish_product)                         |
 // | NaN     | a scale of NaN makes its block NaN                                                               |
 //
 // Bound by memory bandwidth: for 8 elements 4.5 to 6 bytes are read and 16 written. A warp reads 128 bytes of codes and
@@ -243,6 +243,57 @@ template <class Use = void>
 error queue_widen_codes(const gemm_side& side, std::uint8_t* out, stream where) {
   const widen_job job{side.codes, side.rows * side.padded_cols / 8, thread::container_table_of(side.grid), out};
   return launch_each(listed<&widen_codes<Use>>, job.eights, widen_threads, 0, where, job);
+}
+
+// decode_scales: the block scales of an operand as floats, one row of memory for each block along K. A matrix kernel
+// then copies the scales of a tile's rows in one contiguous piece for each block. If `paired`, each sixteen of a row of
+// memory are in the order 0 1 8 9, 2 3 10 11, ...: a lane of mma or wgmma, whose sums of sixteen columns are in 2 t,
+// 2 t + 1, 2 t + 8 and 2 t + 9, reads its four at once. A scale outside the range that the kernel accepts, other than 0
+// and NaN, sets a flag in device memory.
+
+inline constexpr unsigned scales_threads = 128, scales_steps = 4;
+
+struct decode_scales_job {
+  gemm_side side{};
+  std::size_t blocks = 0;          ///< along K
+  std::size_t stride = 0;          ///< floats from block to block: at least the rows, below 2^32
+  bool paired = false;             ///< the order of sixteen rows; the stride is then a multiple of sixteen
+  scale_range accepted{};          ///< magnitudes
+  float* out = nullptr;            ///< blocks x stride; 0 beyond the rows
+  std::uint32_t* unfit = nullptr;  ///< set to 1
+};
+
+/// The place of a row in the paired order.
+UFP4_HD constexpr std::size_t paired_place(std::size_t row) {
+  return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
+}
+
+/// Each thread decodes four consecutive blocks of a row; consecutive threads write neighbouring floats.
+UFP4_LAZY_KERNEL(scales_threads) decode_scales(const decode_scales_job job) {
+  const std::size_t at = std::size_t{block_index().x} * scales_threads + thread_index().x;
+  const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.stride));
+  const std::size_t row = place.sixteen, first = place.row * scales_steps;
+  bool unfit = false;
+  for (unsigned i = 0; i < scales_steps; ++i) {
+    const std::size_t b = first + i;
+    if (b >= job.blocks) break;
+    float scale = 0;
+    if (row < job.side.rows)
+      scale = thread::scale_at(job.side.scale, job.side.scales, row / job.side.block_rows * job.blocks + b);
+    job.out[b * job.stride + (job.paired ? paired_place(row) : row)] = scale;
+    const float size = ufp4::detail::magnitude(scale);
+    unfit = unfit || size > job.accepted.high || (size < job.accepted.low && size != 0.0f);
+  }
+  if (unfit) atomic_max(job.unfit, 1u);
+}
+
+/// Queues `out` = the scales of a side, blocks x stride floats. Sets *unfit, which the caller has cleared.
+template <class Use = void>
+error queue_decode_scales(const gemm_side& side, unsigned block, std::size_t stride, bool paired, float* out,
+                          const scale_range& accepted, std::uint32_t* unfit, stream where) {
+  const decode_scales_job job{side, side.padded_cols / block, stride, paired, accepted, out, unfit};
+  return launch_each(listed<&decode_scales<Use>>, (job.blocks + scales_steps - 1) / scales_steps * stride,
+                     scales_threads, 0, where, job);
 }
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

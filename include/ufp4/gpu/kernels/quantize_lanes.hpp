@@ -16,7 +16,7 @@
 // For blocks of 1 x 16 to 1 x 256, and for squares of 16, whose sixteen rows are in sixteen lanes.
 #pragma once
 
-#include <ufp4/gpu/quantize_task.hpp>
+#include <ufp4/gpu/kernels/quantize_blocks.hpp>
 #include <ufp4/gpu/thread/round.hpp>
 #include <ufp4/gpu/thread/scale.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>

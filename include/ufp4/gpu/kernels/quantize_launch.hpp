@@ -4,7 +4,7 @@
 
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/amax_kernels.hpp>
-#include <ufp4/gpu/kernels/quantize_extended.hpp>
+#include <ufp4/gpu/kernels/quantize_blocks.hpp>
 #include <ufp4/gpu/kernels/quantize_tiles.hpp>
 #include <ufp4/gpu/tuning.hpp>
 
@@ -109,6 +109,34 @@ error queue_blocks(const quantize_task& task, const Coder& coder, stream where) 
                   "the rows of a block times a run need more shared memory than a block of this device has");
   return launch(listed<&kernels::quantize_blocks<Coder>>, {static_cast<unsigned>(groups * t.across), 1, 1},
                 {kernels::block_threads}, bytes, where, kernels::blocks_job<Coder>{task, coder, t});
+}
+
+/// Queues the kernel of extended formats, for any coder.
+template <class Coder>
+error queue_extended(const quantize_task& task, const Coder& coder, stream where) {
+  const format_spec& f = task.job.format;
+  const std::size_t padded = task.job.padded_cols, run = task.job.run(), covered = outer_columns(f, padded);
+  const std::size_t strips = padded == 0 ? 0 : task.job.strips();
+  if (strips == 0 && task.tensor_scale == nullptr) return success;
+  constexpr std::size_t elements = 4096;
+  const std::size_t fitting = elements / static_cast<std::size_t>(f.block.rows) / run * run;
+  const std::size_t tile = fitting < run ? run : fitting,
+                    region = covered == 0 ? tile : ufp4::detail::common_columns(run, covered);
+  kernels::extended_job<Coder> job{task, coder, thread::further_grids_of(f)};
+  job.width = region < padded ? region : padded;
+  job.across = strips == 0 ? 1 : (padded + job.width - 1) / job.width;
+  job.tile = static_cast<unsigned>(tile < job.width ? tile : job.width);
+  const std::size_t blocks = strips == 0 ? 1 : strips * job.across;
+  const std::size_t bytes = kernels::most_outers * sizeof(std::uint32_t) +
+                            job.tile * static_cast<std::size_t>(f.block.rows) * (sizeof(float) + 1);
+  device_facts device;
+  if (const error e = facts(device); e != success) return e;
+  if (bytes > device.shared_bytes || blocks > 0x7FFFFFFFu)
+    return failed(not_supported, "quantize_extended",
+                  "the rows of a block times a run need more shared memory than a block of this device has, or the "
+                  "matrix has 2^31 outer scales");
+  return launch(listed<&kernels::quantize_extended<Coder>>, {static_cast<unsigned>(blocks), 1, 1},
+                {kernels::block_threads}, bytes, where, job);
 }
 
 inline unsigned lanes_of(std::size_t elements) {

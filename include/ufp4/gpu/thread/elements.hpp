@@ -20,6 +20,10 @@ struct __attribute__((may_alias, aligned(16))) words4 {
 struct __attribute__((may_alias, aligned(8))) words2 {
   std::uint32_t word[2];  ///< the bytes
 };
+/// Of a quarter.
+struct __attribute__((may_alias, aligned(4))) words1 {
+  std::uint32_t word;  ///< the bytes
+};
 
 /// A binary16 as binary32: its fields shifted into place, then times 2^112, which is exact and normalizes a subnormal.
 UFP4_DEVICE float widened_fp16(std::uint32_t half) {
