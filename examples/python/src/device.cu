@@ -130,11 +130,9 @@ void dequantize(const place& at, const matrix& q, const sink& out) {
 void matmul(const place& at, const operand& a, const operand& b, const sink& c, const gemm_options& options) {
   with_operands(a, b, [&](const auto& left, const auto& right) {
     lib::check_call("matmul", left, right, c, options);
-    gpu::device_facts device;
-    require("matmul", gpu::facts(device));
-    const auto call = lib::call_of(left, right, c, options, {});
-    const std::size_t own = lib::kernel_bytes(lib::choose_kernel(call.job, device), call.job, device);
-    const gpu::context ctx = context_of(at, call.operand_bytes + own);
+    lib::gemm_call call;
+    require("matmul", lib::plan_call(call, left, right, c, options, {}));
+    const gpu::context ctx = context_of(at, call.operand_bytes + call.own_bytes);
     require(lib::multiply(ctx, left, right, c, options));
   });
 }
@@ -142,9 +140,9 @@ void matmul(const place& at, const operand& a, const operand& b, const sink& c, 
 std::string explain_matmul(const operand& a, const operand& b, const sink& c, const gemm_options& options) {
   return with_operands(a, b, [&](const auto& left, const auto& right) {
     lib::check_call("explain_matmul", left, right, c, options);
-    gpu::device_facts device;
-    require("explain_matmul", gpu::facts(device));
-    return lib::explain_job("matmul", lib::call_of(left, right, c, options, {}).job, device).text();
+    lib::gemm_call call;
+    require("explain_matmul", lib::plan_call(call, left, right, c, options, {}));
+    return lib::explain_job("matmul", call.job, call.device, call.kernel).text();
   });
 }
 

@@ -37,21 +37,18 @@ namespace ufp4::gpu::mma::inline UFP4_GPU {
                  "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),        \
                  "r"(b[1]), "r"(scales_a), "r"(scales_b))
 
-/// m16n8k64, e2m1 operands, a ue4m3 scale for every 16 of them.
 UFP4_DEVICE void mma_mxf4nvf4(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                               std::uint32_t scales_a, std::uint32_t scales_b) {
   UFP4_BLOCK_MMA(simt::mma_mxf4nvf4(d, a, b, scales_a, scales_b),
                  "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3");
 }
 
-/// m16n8k64, e2m1 operands, a ue8m0 scale for every 32 of them.
 UFP4_DEVICE void mma_mxf4(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                           std::uint32_t scales_a, std::uint32_t scales_b) {
   UFP4_BLOCK_MMA(simt::mma_mxf4(d, a, b, scales_a, scales_b),
                  "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0");
 }
 
-/// m16n8k32, e4m3 operands in bytes, a ue8m0 scale for every 32 of them.
 UFP4_DEVICE void mma_mxf8f6f4(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                               std::uint32_t scales_a, std::uint32_t scales_b) {
   UFP4_BLOCK_MMA(simt::mma_mxf8f6f4(d, a, b, scales_a, scales_b),

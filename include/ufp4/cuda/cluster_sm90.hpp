@@ -55,7 +55,6 @@ UFP4_DEVICE std::uint32_t load_remote(std::uint32_t shared, unsigned rank) {
   asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(r) : "r"(remote_address(shared, rank)) : "memory");
   return r;
 }
-/// b: of remote_address().
 UFP4_DEVICE void barrier_arrive_remote(std::uint32_t b) {
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(b) : "memory");
 }

@@ -15,7 +15,6 @@
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// The error of the runtime that is nearest to an error of the library.
 inline error error_of(cublasStatus_t s) {
   switch (s) {
     case CUBLAS_STATUS_SUCCESS: return success;
@@ -118,7 +117,6 @@ struct cublas_call {
   }
 };
 
-/// The existing handles, by device. There is one object for each device at a time.
 inline constexpr int most_devices = 64;
 inline std::atomic<cublasLtHandle_t> cublas_handles[most_devices];
 

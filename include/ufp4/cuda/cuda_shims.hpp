@@ -41,8 +41,6 @@ UFP4_DEVICE void reject_fast_math() {
 #endif
 }
 
-// The functions of the table in gpu/vendor.hpp.
-
 #if defined(UFP4_DEVICE_CODE)
 /// ptxas fuses a product into a later addition unless an addition with a rounding mode stands between. x + -0 is x.
 UFP4_DEVICE float device_rounded(float x) {
@@ -171,7 +169,6 @@ inline constexpr int probe_threads = 64;  ///< in code for one family alone (sm_
 #else
 inline constexpr int probe_threads = 32;
 #endif
-/// The facts of a device. `probe`: the attributes of compiled_probe.
 inline cudaError_t read_facts(int device, const cudaFuncAttributes& probe, device_facts& out) {
   int major = 0, minor = 0, shared = 0;
   const auto get = [&](int& value, cudaDeviceAttr what) { return cudaDeviceGetAttribute(&value, what, device); };

@@ -24,7 +24,6 @@
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 enum class wgmma_fold : std::uint8_t { f16, mxfp4, e8m0, exact, rounded };
-/// Are all scales bytes of e8m0?
 UFP4_HD constexpr bool is_e8m0(wgmma_fold how) { return how == wgmma_fold::mxfp4 || how == wgmma_fold::e8m0; }
 
 /// How the bits of a scale become a float, as data: ufp4::detail::decode_scale without branches, which would end a
@@ -74,7 +73,6 @@ constexpr bool folds_to_f16(const gemm_side& side) {
   return true;
 }
 
-/// Does a variant load scales of this type?
 inline bool has_scales(wgmma_fold how, scale_kind kind) {
   const auto bytes = ufp4::detail::scale_bytes(kind);
   return how == wgmma_fold::rounded ? bytes != 1 : bytes != 4;
@@ -149,7 +147,6 @@ UFP4_DEVICE void place_e2m1(std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   }
 }
 
-/// Eight products from eight codes and the factor of their block.
 template <wgmma_fold how>
 UFP4_DEVICE void fold8(const wgmma_side& side, std::uint32_t codes, std::uint32_t factor, std::uint32_t (&pairs)[4]) {
   if constexpr (how == wgmma_fold::f16)

@@ -74,7 +74,6 @@ struct bf16_chunk {
   std::uint32_t scale[2] = {};  ///< bits, of the first 16 k and of the others
 };
 
-/// The work of one thread on one tile of C.
 template <class Tile>
 struct bf16_worker {
   const bf16_product& product;
@@ -118,7 +117,6 @@ struct bf16_worker {
   }
   UFP4_DEVICE bool inside(const bf16_chunk& c, std::size_t k) const { return c.exists && k < product.job.padded(); }
 
-  /// Starts the copies of one step's codes to shared memory; zeros outside the operand.
   UFP4_DEVICE void copy(unsigned step, unsigned steps) const {
     UFP4_UNROLL
     for (unsigned pass = 0; pass < Tile::passes; ++pass) {
@@ -137,7 +135,6 @@ struct bf16_worker {
     mma::commit_copies();
   }
 
-  /// Loads the scales of one step to registers.
   UFP4_DEVICE void load_scales(unsigned step) {
     UFP4_UNROLL
     for (unsigned pass = 0; pass < Tile::passes; ++pass) {
@@ -152,7 +149,6 @@ struct bf16_worker {
     }
   }
 
-  /// Eight products.
   UFP4_DEVICE static thread::words4 fold(const bf16_side& how, std::uint32_t codes, float scale) {
     std::uint32_t pairs[4];
     thread::decode8_bf16(how.values, codes, pairs);
@@ -174,7 +170,6 @@ struct bf16_worker {
     return ((pairs[0] | pairs[1] | pairs[2] | pairs[3]) & 0x7FFF7FFFu) == 0;
   }
 
-  /// Decodes what this thread copied for one step, from shared memory to shared memory.
   UFP4_DEVICE void decode(unsigned step) const {
     UFP4_UNROLL
     for (unsigned pass = 0; pass < Tile::passes; ++pass) {
@@ -194,7 +189,6 @@ struct bf16_worker {
     }
   }
 
-  /// One step's products: 16 x 8 of C at a time.
   UFP4_DEVICE void multiply(unsigned step) {
     const unsigned char* buffer = decoded(step);
     const unsigned l = lane(), row = warp / Tile::warps_across * Tile::m_tiles * 16;

@@ -153,7 +153,6 @@ UFP4_DEVICE unsigned block_mma_offset(unsigned row, unsigned piece) {
 
 #if defined(UFP4_SIMT_HEADER) || defined(UFP4_HAS_BLOCK_MMA_SM120)
 
-/// The state of one thread.
 template <class Multiplier>
 struct block_mma_worker {
   static constexpr unsigned stage_bytes = block_mma_stage_bytes<Multiplier>, side_bytes = block_mma_tile * 64;
@@ -188,9 +187,6 @@ struct block_mma_worker {
     sync_block();
   }
 
-  // ---- Copies ----
-
-  /// Called by one thread: the codes of every stage. Outside the operands zeros, which count as bytes.
   UFP4_DEVICE void copy_boxes() const {
     place at;
     for (unsigned s = 0; s < stages; ++s, at.advance()) {
@@ -223,7 +219,6 @@ struct block_mma_worker {
     sync_wave();
     if (lane() == 0) mma::barrier_arrive(barrier);
   }
-  /// The codes of one side, aligned to 4 bytes; zeros outside.
   UFP4_DEVICE void copy_codes(unsigned side, unsigned s, unsigned char* to) const {
     const gemm_side& from = side_of(side);
     const std::size_t bytes = from.padded_cols / 2;
@@ -270,11 +265,8 @@ struct block_mma_worker {
     sync_wave();
   }
 
-  // ---- Products ----
-
   using sums = float[4][4][4];  ///< of a warp, 64 x 32 of C
 
-  /// Adds 64 elements of K, the half `step` of a stage.
   UFP4_DEVICE void multiply_step(const place& at, unsigned row, unsigned col, unsigned step, sums& to) const {
     const unsigned l = lane();
     typename Multiplier::right b[4];

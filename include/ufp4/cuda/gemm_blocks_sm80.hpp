@@ -63,7 +63,6 @@ inline constexpr std::size_t dots_shared_bytes(unsigned lines, unsigned block) {
   return std::size_t{lines} * (code_stages * (depth / 2 + 16) + 2 * sizeof(float) * (depth / block));
 }
 
-/// The work of one thread on one tile of C.
 template <class Tile, unsigned kind>
 struct dots_worker {
   using step = dots_step<kind>;
@@ -117,7 +116,6 @@ struct dots_worker {
     mma::commit_copies();
   }
 
-  /// Loads the scales of one row in step s, as bits.
   UFP4_DEVICE void load_scales(unsigned s, std::uint32_t (&raw)[step::blocks]) const {
     const place p = place_of(thread_index().x < Tile::lines ? thread_index().x : 0);
     const std::size_t first = std::size_t{p.row / job.block_rows[p.side]} * blocks();
@@ -162,7 +160,6 @@ struct dots_worker {
   struct sums {
     float acc[Tile::down][Tile::across][4] = {};
   };
-  /// The scales of block b of stage s that a lane needs.
   UFP4_DEVICE void left_scales(unsigned s, unsigned b, unsigned i, float (&out)[2]) const {
     const float* from = scale_stage(s) + b * Tile::lines + first_row() + 16 * i + g();
     out[0] = from[0];
@@ -206,7 +203,6 @@ struct dots_worker {
     }
   }
 
-  /// 32 columns at a time: two blocks of 16, or one of 32.
   UFP4_DEVICE void multiply_short(unsigned s, sums& to) const {
     constexpr unsigned together = 32 / kind;
     UFP4_UNROLL
@@ -284,14 +280,13 @@ struct dots_worker {
   UFP4_DEVICE void store(const sums& from) const {
     constexpr unsigned of_row = 4 * Tile::across;
     const thread::epilogue to = epilogue_of(job, product);
-    const thread::result_scales by = thread::scales_of(to);
     thread::store_sums<Tile::down * of_row>(
-        to, by, [&](unsigned n) { return from.acc[n / of_row][n / 4 % Tile::across][n % 4]; },
+        to, [&](unsigned n) { return from.acc[n / of_row][n / 4 % Tile::across][n % 4]; },
         [&](unsigned n) {
           return thread::element_place{row + first_row() + n / of_row * 16 + n / 2 % 2 * 8 + g(),
                                        col + first_col() + n / 4 % Tile::across * 8 + 2 * t() + n % 2};
         },
-        [&](std::size_t i, std::size_t j) { return recomputed(job, product, by, i, j); });
+        [&](std::size_t i, std::size_t j) { return recomputed(job, product, to.by, i, j); });
   }
 };
 
@@ -335,7 +330,6 @@ inline bool fills_device(const gemm_job& job, const device_facts& device) {
          dots_shared_bytes(tile::lines, job.block) <= device.shared_bytes && job.block < 256;
 }
 
-/// As many products in a launch as the parameter holds.
 template <class Product, class Tile>
 error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where) {
   while (!jobs.empty()) {
@@ -360,7 +354,6 @@ error run_dots(std::span<const gemm_job> jobs, const device_facts&, stream where
   return success;
 }
 
-/// The two kernels differ only in the tile.
 template <class Product, class Tile, bool large>
 constexpr gemm_kernel make_dots_kernel(const char* name) {
   return {

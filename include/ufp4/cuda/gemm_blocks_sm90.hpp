@@ -56,14 +56,12 @@ constexpr bool block_sums_are_exact(const gemm_job& job, int left_scale, int rig
   return largest(job.left, left_scale) * largest(job.right, right_scale) * job.block < 1 << 23;
 }
 
-/// Are the scales of both sides folded into the operands?
 constexpr bool folds_blocks(const gemm_job& job) {
   const auto integer = [](scale_kind kind) { return (1 << significant_bits(kind)) - 1; };
   return significant_bits(job.left.scale) <= 4 && significant_bits(job.right.scale) <= 4 && products_fit(job.left) &&
          products_fit(job.right) && block_sums_are_exact(job, integer(job.left.scale), integer(job.right.scale));
 }
 
-/// Does the kernel give the bits of exact_blocks for these formats?
 inline bool takes_block_sums(const gemm_job& job) {
   const bool has_e8m0 = job.left.scale == scale_kind::e8m0 || job.right.scale == scale_kind::e8m0;
   // e8m0 is not accepted as a float, because the scale of a block of zeros is 2^-127
@@ -73,17 +71,10 @@ inline bool takes_block_sums(const gemm_job& job) {
 }
 
 /// The workspace: a flag, and for each side its elements and its scales.
-struct block_sums_plan {
-  std::size_t elements[2] = {}, scales[2] = {}, total = alignment;
-
-  static constexpr std::size_t alignment = 256;
+struct block_sums_plan : operand_plan {
   static std::size_t scales_stride(const gemm_side& side) { return (side.rows + 15) / 16 * 16; }
   explicit block_sums_plan(const gemm_job& job) {
-    const auto add = [&](std::size_t bytes) {
-      const std::size_t at = total;
-      total += (bytes + alignment - 1) / alignment * alignment;
-      return at;
-    };
+    add(sizeof(std::uint32_t));
     for (unsigned s = 0; s < 2; ++s) {
       const gemm_side& side = s == 0 ? job.left : job.right;
       elements[s] = add(side.rows * job.padded() * 2);
@@ -141,7 +132,6 @@ struct block_sums_job {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// The state of one thread.
 template <class tile>
 struct block_sums_worker {
   const block_sums_job& job;
@@ -202,7 +192,6 @@ struct block_sums_worker {
     if (lane() == 0) mma::barrier_arrive(bar(empty, stage));
   }
 
-  /// The fragments of the 16 rows of a warp.
   UFP4_DEVICE void load_left(unsigned stage, std::uint32_t (&left)[4][4]) const {
     UFP4_UNROLL
     for (unsigned k = 0; k < 4; ++k)
@@ -212,7 +201,6 @@ struct block_sums_worker {
     return mma::operand_128(address + stage * tile::stage_operands + tile::left_bytes);
   }
 
-  /// Adds the sums of block b in columns first .. of a stage.
   template <unsigned n>
   UFP4_DEVICE void add(unsigned stage, unsigned b, unsigned first, const float (&d)[n], float* sums) const {
     if constexpr (tile::folds) {
@@ -232,7 +220,6 @@ struct block_sums_worker {
     }
   }
 
-  /// Blocks of at most a step.
   UFP4_DEVICE void consume_short(float (&sums)[tile::sums]) const {
     constexpr unsigned pieces = tile::cols / 64, of_block = tile::kind / 16, count = tile::blocks * pieces;
     float d[2][32];
@@ -266,7 +253,6 @@ struct block_sums_worker {
     }
   }
 
-  /// Blocks of several steps.
   UFP4_DEVICE void consume_long(float (&sums)[tile::sums]) const {
     const unsigned of_block = job.job.block / tile::depth;
     float d[tile::sums];
@@ -342,7 +328,6 @@ static __global__ void __launch_bounds__(tile::threads, 1) multiply_block_sums(U
 #endif
 }
 
-/// Decodes a side, and describes the result to the copy engine.
 template <class tile>
 error queue_block_operand(const gemm_job& job, unsigned s, std::byte* memory, block_sums_job& task, stream where) {
   const block_sums_plan plan(job);
@@ -388,16 +373,14 @@ error run_block_sums(const gemm_job& job, const device_facts& facts, std::span<s
   return not_supported;
 }
 
-template <class Product, unsigned Cols>
-error run_block_sums(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  return folds_blocks(job) ? run_block_sums<Product, Cols, true>(job, facts, memory, where)
-                           : run_block_sums<Product, Cols, false>(job, facts, memory, where);
-}
-
 template <class Product>
 error run_gemm_blocks_sm90(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
-  return has_wide_tiles(job, facts) ? run_block_sums<Product, 256>(job, facts, memory, where)
-                                    : run_block_sums<Product, 128>(job, facts, memory, where);
+  const auto run = [&]<unsigned cols>(std::integral_constant<unsigned, cols>) {
+    return folds_blocks(job) ? run_block_sums<Product, cols, true>(job, facts, memory, where)
+                             : run_block_sums<Product, cols, false>(job, facts, memory, where);
+  };
+  return has_wide_tiles(job, facts) ? run(std::integral_constant<unsigned, 256>{})
+                                    : run(std::integral_constant<unsigned, 128>{});
 }
 
 #endif

@@ -107,7 +107,6 @@ struct tcgen05_job {
 
 #if defined(UFP4_HAS_TCGEN05)
 
-/// The state of one thread.
 template <class Tile>
 struct tcgen05_worker {
   const tcgen05_job& job;
@@ -127,8 +126,6 @@ struct tcgen05_worker {
   UFP4_DEVICE std::uint32_t sums_ready(unsigned buffer) const { return barrier(2 * Tile::stages + buffer); }
   UFP4_DEVICE std::uint32_t drained(unsigned buffer) const { return barrier(2 * Tile::stages + 2 + buffer); }
   UFP4_DEVICE std::uint32_t sums(unsigned buffer) const { return tensor + buffer * Tile::second; }
-
-  // ---- Barriers of the pair: in its first block ----
 
   UFP4_DEVICE std::uint32_t of_pair(std::uint32_t b) const {
     if constexpr (Tile::blocks == 1) return b;
@@ -156,8 +153,6 @@ struct tcgen05_worker {
     else
       mma::sync_cluster();
   }
-
-  // ---- Begin and end ----
 
   UFP4_DEVICE void start(unsigned warp) {
     const std::uint32_t address = memory + Tile::address_at;
@@ -188,8 +183,6 @@ struct tcgen05_worker {
     if (warp == 5) mma::release_tensor_memory<Tile::blocks, Tile::columns>(tensor);
   }
 
-  // ---- Codes ----
-
   UFP4_DEVICE void fetch(tile_index tile, unsigned s) const {
     const std::uint32_t to = stage(at.stage), b = of_pair(full(at.stage));
     const unsigned column = s * Tile::row_bytes;
@@ -212,8 +205,6 @@ struct tcgen05_worker {
     // The last commits arrive before the block ends.
     for (unsigned i = 0; i < Tile::stages; ++i, at.advance()) mma::barrier_wait(empty(at.stage), at.phase ^ 1u);
   }
-
-  // ---- Scales ----
 
   /// Of rows lane, lane + 32, lane + 64 and lane + 96 of a group, two stages.
   struct scale_words {
@@ -298,8 +289,6 @@ struct tcgen05_worker {
     }
   }
 
-  // ---- Products ----
-
   /// Starts the copies of a stage's scales, then its products: `steps` times 64 of K.
   UFP4_DEVICE void multiply_stage(std::uint32_t d, unsigned buffer, unsigned steps, bool add) const {
     constexpr unsigned groups = Tile::groups, steps_of_word = 4 / Tile::words;
@@ -354,9 +343,6 @@ struct tcgen05_worker {
     }
   }
 
-  // ---- Results ----
-
-  /// The rows of a warp in 32 columns, four columns of a row at a time.
   UFP4_DEVICE void store_pass(unsigned warp, std::size_t row, std::size_t col, const std::uint32_t (&of)[32]) const {
     const unsigned at = Tile::staged_at + warp * Tile::staged_bytes;
     sync_wave();  // the pass before has been read

@@ -163,7 +163,6 @@ struct scale_stream {
   }
 };
 
-/// The state of one thread.
 template <class Tile, wgmma_fold how>
 struct wgmma_worker {
   const wgmma_job& job;
@@ -228,7 +227,6 @@ struct wgmma_worker {
     return zeros || is_inside ? f : 0u;
   }
 
-  /// The copies of all chunks of all tiles of the thread block, in order; of one thread.
   struct copies {
     unsigned at, chunk;  ///< tile and chunk
     mma::ring<Tile::chunks> stages{};
@@ -261,7 +259,6 @@ struct wgmma_worker {
       mma::store_shared(of_piece(decoded(steps.stage), row, 4 * i + piece), pairs[0][piece], pairs[1][piece],
                         pairs[2][piece], pairs[3][piece]);
   }
-  /// The share of this thread in a step.
   UFP4_DEVICE void decode_step(unsigned row, unsigned first, unsigned chunk, unsigned step,
                                const scale_stream<how, 1, 4>& scales, std::uint32_t flag, unsigned n) const {
     constexpr unsigned halves = Tile::halves;
@@ -361,7 +358,6 @@ struct wgmma_worker {
     }
   }
 
-  /// The sums of one tile.
   UFP4_DEVICE void multiply_tile(float (&sums)[2][sums_of_thread], unsigned group, unsigned first_col, unsigned n) {
     const unsigned row = group * Tile::group_cols + warp % 4 * 16 + lane / 4;  // and 8, 64, 72 more
     scale_stream<how, 4, 1> scales(job, job.right, first_chunk * Tile::chunk + 64 * (lane % 4));
@@ -403,7 +399,6 @@ struct wgmma_worker {
   UFP4_DEVICE void store(const float (&sums)[2][sums_of_thread], unsigned group, std::size_t first_row,
                          std::size_t first_col, unsigned n) const {
     const thread::epilogue to = thread::epilogue_of(job.job);
-    const thread::result_scales by = thread::scales_of(to);
     const std::uint32_t staged = memory + Tile::passes_at + group * Tile::pass_bytes;
     const unsigned t = thread_index().x % 128, from = t / 32 * 16 + lane / 4, rows = Tile::pass;
     const std::size_t col = first_col + group * Tile::group_cols + t;
@@ -426,7 +421,7 @@ struct wgmma_worker {
         std::uint32_t sum[1];
         mma::load_shared(sum, staged + (r * Tile::stride + t) * 4);
         if (usable && is_finite(to_float(sum[0])))
-          thread::store_scaled(to, row, col, thread::scaled_result(to, by, to_float(sum[0])));
+          thread::store_scaled(to, row, col, thread::scaled_result(to, to_float(sum[0])));
         else
           again[pass / 2] |= 1u << (pass % 2 * rows + r);
       }
@@ -435,7 +430,7 @@ struct wgmma_worker {
     for (unsigned word = 0; word < Tile::rows / 32; ++word)
       for (unsigned r = 0; again[word] != 0; ++r, again[word] >>= 1) {
         const std::size_t row = first_row + 32 * word + r;
-        if ((again[word] & 1u) != 0) thread::store_scaled(to, row, col, thread::recomputed(job.job, by, row, col));
+        if ((again[word] & 1u) != 0) thread::store_scaled(to, row, col, thread::recomputed(job.job, to.by, row, col));
       }
   }
   UFP4_DEVICE bool is_usable(unsigned group, unsigned n) const {
@@ -479,7 +474,6 @@ struct wgmma_worker {
   /// A consumer's part of C after the cluster has shared its sums: some rows, summed in the order of K.
   UFP4_DEVICE void store_shared_sums() const {
     const thread::epilogue to = thread::epilogue_of(job.job);
-    const thread::result_scales by = thread::scales_of(to);
     const tile_index tile = banded_tile(job.tiles, first_tile());
     const unsigned rows = (Tile::rows + job.cluster - 1) / job.cluster, t = thread_index().x - 128;
     const unsigned rank = block_index().x % job.cluster;
@@ -496,7 +490,7 @@ struct wgmma_worker {
         part[q] = q < job.cluster ? to_float(mma::load_remote(memory + 4 * (r * Tile::shared_stride + t), q)) : 0.0f;
       UFP4_UNROLL
       for (unsigned q = 1; q < 8; ++q) part[0] += part[q];
-      thread::store_sum(job.job, to, by, row, col, usable ? part[0] : ufp4::detail::quiet_nan);
+      thread::store_sum(job.job, to, row, col, usable ? part[0] : ufp4::detail::quiet_nan);
     }
   }
 };

@@ -70,7 +70,6 @@ struct dots_rows {
       for (unsigned i = 0; i < sums; ++i) to.scales[i][step] = scales_inside(step) ? scale_bits(i, step) : 0u;
     }
   }
-  /// To the next slab.
   UFP4_DEVICE void advance() {
     UFP4_UNROLL
     for (const std::uint8_t*& at : codes) at += 512;
@@ -113,7 +112,6 @@ struct dots_streamer {
             [&](unsigned i) { return std::size_t{in_group * i + warp::row_of_lane() % in_group}; },
             [&](unsigned i) { return std::size_t{i / 2 * in_group + 2 * warp::word_of_lane() % in_group + i % 2}; }) {}
 
-  /// The scales of one step. The sign of e8m0 scales shows a NaN.
   template <unsigned rows, unsigned count>
   UFP4_DEVICE void take_scales(const dots_piece<rows, count>& from, unsigned step, float (&to)[count]) {
     UFP4_UNROLL

@@ -27,7 +27,6 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// How fp4 codes move to fp16: by the mantissa bits of the format.
 struct f16_stream_job : stream_job {
   unsigned weight_bits = 1, narrow_bits = 1;
   float factor = 1;  ///< of the sums
@@ -68,7 +67,6 @@ struct f16_rows {
           reinterpret_cast<const scale_couple*>(scales + ufp4::detail::wide_product(scale_row[i], pitch))->bits;
     }
   }
-  /// To the next slab.
   UFP4_DEVICE void advance() { codes += 512, scales += 64; }
 };
 
@@ -89,14 +87,12 @@ struct f16_scale {
 /// Bit 7 of a byte is set where a scale is negative or NaN.
 UFP4_DEVICE std::uint32_t unfit_e4m3(std::uint32_t couple) { return couple | (couple + 0x0101u); }
 
-/// Pairs of int4 times their scale.
 UFP4_DEVICE void fold_int4(std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) {
   const std::uint32_t moved[4] = {codes << 4, codes, codes >> 4, codes >> 8};
   UFP4_UNROLL
   for (unsigned j = 0; j < 4; ++j)
     pairs[j] = thread::fma_f16((moved[j] & 0x00F000F0u) ^ 0x64806480u, scale.by, scale.offset);
 }
-/// Pairs of fp4 with so many mantissa bits times their scale.
 UFP4_DEVICE void fold_fp4(unsigned bits, std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) {
   const std::uint32_t magnitudes = 0x07070707u << (2 - bits);
   const std::uint32_t even = (codes << 4 & 0x80808080u) | (codes << (2 - bits) & magnitudes);
@@ -195,7 +191,6 @@ gemv_f16(UFP4_PARAMETER f16_stream_job job) {
   store_stream(job, first_row, streamer.sums, (streamer.unfit & 0x8080u) != 0, job.factor);
 }
 
-/// How the kernel decodes a grid.
 struct f16_decoding {
   bool fits = false, integers = false;
   unsigned bits = 1;  ///< mantissa bits of fp4

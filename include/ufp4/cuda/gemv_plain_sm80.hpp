@@ -100,7 +100,6 @@ struct int4_to_f16 : plain_f16 {
   }
 };
 
-/// One lane's 32 columns.
 template <class Shape>
 struct plain_piece {
   static constexpr unsigned weight_rows = 2 * Shape::tiles;
@@ -283,7 +282,6 @@ inline byte_scale f16_scale_of(const gemm_side& side, bool integers) {
   return scale;
 }
 
-/// Can the weights be decoded to the type of the plain rows?
 inline bool decodes_to(dtype type, const gemm_side& weights) {
   if (type == dtype::fp16) return f16_decoding_of(weights).fits;
   return type == dtype::bf16 && ufp4::detail::scale_bytes(weights.scale) == 1 && weights.grid.value[0] == 0.0f &&
@@ -311,7 +309,6 @@ error queue_gemv_plain(const plain_stream_job& job, stream where) {
   }
   return not_supported;
 }
-/// Of a product that the kernel takes.
 inline plain_stream_job plain_stream_of(const gemm_job& job) {
   const bool swapped = job.left.is_quantized;
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;

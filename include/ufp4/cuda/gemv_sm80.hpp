@@ -20,33 +20,22 @@
 // Longer blocks leave all eight columns to narrow rows.
 #pragma once
 
-#include <ufp4/cuda/fragments_sm80.hpp>
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>
+#include <ufp4/cuda/gemv_stream_sm80.hpp>
 #include <ufp4/gpu/kernels/folding.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-struct gemv_side {
-  const std::uint8_t* codes = nullptr;
-  const void* scales = nullptr;
-  std::size_t rows = 0;
-  unsigned rows_shift = 0;  ///< log2 of the rows that share a scale
-  scale_kind scale = scale_kind::f32;
-  thread::byte_table values{};
-};
-struct gemv_job {
-  gemv_side weights{}, narrow{};
-  std::size_t padded = 0;
+struct gemv_job : stream_job {
+  scale_kind weight_scale = scale_kind::f32, narrow_scale = scale_kind::f32;
+  thread::byte_table weight_values{}, narrow_values{};
   std::size_t blocks = 0;    ///< of a row
   unsigned block_shift = 4;  ///< log2 of the block length, 16, 32 or 64: shifts replace divisions
   unsigned columns = 4;      ///< narrow rows, rounded up to those of one mma
   bool grain16 = false;      ///< rows of weights are aligned to 16 bytes; else to 4
-  bool swapped = false;      ///< weights are the left operand
   std::uint32_t magic = 0;   ///< dot_magic
-  gemm_job product{};
 };
 
-/// Shapes, and the layout of shared memory.
 struct gemv_plan {
   static constexpr unsigned threads = 256, warps = threads / 32, rows = 16, warp_k = 64, slab_k = warps * warp_k;
   static constexpr unsigned stages = 4, stage_bytes = rows * slab_k / 2;
@@ -65,7 +54,6 @@ struct gemv_plan {
   UFP4_HD std::size_t shared_bytes() const { return pairs_at() + std::size_t{8} * blocks() * pair_stride(); }
 };
 
-/// A block dot product and its factor.
 struct __attribute__((may_alias, aligned(8))) gemv_pair {
   float d, t;
 };
@@ -118,9 +106,10 @@ struct gemv_worker {
     mma::commit_copies();
   }
 
-  UFP4_DEVICE std::uint32_t scale_bits(const gemv_side& side, std::size_t row, std::size_t block) const {
+  UFP4_DEVICE std::uint32_t scale_bits(const stream_side& side, scale_kind kind, std::size_t row,
+                                       std::size_t block) const {
     return row < side.rows && block < job.blocks
-               ? thread::load_scale(side.scales, side.scale, (row >> side.rows_shift) * job.blocks + block)
+               ? thread::load_scale(side.scales, kind, (row >> side.rows_shift) * job.blocks + block)
                : 0u;
   }
   /// Loads narrow codes and all scales of a slab to registers; consecutive threads load consecutive elements of a row.
@@ -139,18 +128,17 @@ struct gemv_worker {
     for (unsigned i = 0; i < scale_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at >> plan.blocks_shift();
       const std::size_t block = blocks_before(slab) + (at & (plan.blocks() - 1));
-      weight_scales[i] = row < gemv_plan::rows ? scale_bits(job.weights, first_row + row, block) : 0u;
-      narrow_scales[i] = scale_bits(job.narrow, row, block);
+      weight_scales[i] = row < gemv_plan::rows ? scale_bits(job.weights, job.weight_scale, first_row + row, block) : 0u;
+      narrow_scales[i] = scale_bits(job.narrow, job.narrow_scale, row, block);
     }
   }
-  /// Stores them to shared memory as bytes and floats.
   UFP4_DEVICE void spread() const {
     constexpr unsigned words = gemv_plan::slab_k / 8;
     UFP4_UNROLL
     for (unsigned i = 0; i < narrow_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at / words;
       thread::words2 bytes;
-      thread::decode8_s8(job.narrow.values, narrow_codes[i], bytes.word);
+      thread::decode8_s8(job.narrow_values, narrow_codes[i], bytes.word);
       if (row < job.columns)
         *reinterpret_cast<thread::words2*>(memory + plan.narrow_at() + row * gemv_plan::narrow_stride +
                                            at % words * 8) = bytes;
@@ -159,8 +147,8 @@ struct gemv_worker {
     for (unsigned i = 0; i < scale_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at >> plan.blocks_shift(),
                      block = (at & (plan.blocks() - 1));
-      if (row < gemv_plan::rows) weight_scale(row)[block] = thread::scale_value(job.weights.scale, weight_scales[i]);
-      if (row < job.columns) narrow_scale(row)[block] = thread::scale_value(job.narrow.scale, narrow_scales[i]);
+      if (row < gemv_plan::rows) weight_scale(row)[block] = thread::scale_value(job.weight_scale, weight_scales[i]);
+      if (row < job.columns) narrow_scale(row)[block] = thread::scale_value(job.narrow_scale, narrow_scales[i]);
     }
   }
 
@@ -191,7 +179,7 @@ struct gemv_worker {
       const auto word = [&](unsigned row) {
         return reinterpret_cast<const thread::words1*>(staged(slab, row, s) + 4 * t)->word;
       };
-      warp::left_s8(job.weights.values, word(g), word(g + 8), a[s]);
+      warp::left_s8(job.weight_values, word(g), word(g + 8), a[s]);
     }
     const auto start = static_cast<std::int32_t>(job.magic);
     const bool halves = job.block_shift == 4;
@@ -245,8 +233,7 @@ struct gemv_worker {
     const std::size_t row = first_row + place / job.columns, column = place % job.columns;
     if (place >= gemv_plan::rows * job.columns || row >= job.weights.rows || column >= job.narrow.rows) return;
     const thread::epilogue to = thread::epilogue_of(job.product);
-    const thread::result_scales by = thread::scales_of(to);
-    thread::store_sum(job.product, to, by, job.swapped ? row : column, job.swapped ? column : row, acc);
+    thread::store_sum(job.product, to, job.swapped ? row : column, job.swapped ? column : row, acc);
   }
 };
 
@@ -256,35 +243,26 @@ UFP4_LAZY_KERNEL(256) gemv_blocks(UFP4_PARAMETER gemv_job job) {
   worker.store();
 }
 
-inline gemv_side gemv_side_of(const gemm_side& side) {
-  return {.codes = side.codes,
-          .scales = side.scales,
-          .rows = side.rows,
-          .rows_shift = log2_of(side.block_rows),
-          .scale = side.scale,
-          .values = thread::s8_table_of(side.grid)};
-}
-/// The side with fewer rows is the narrow one; the left one if both have as many.
 inline gemv_job gemv_job_of(const gemm_job& job) {
-  const bool swapped = job.right.rows < job.left.rows;
+  const bool swapped = weights_are_left(job);
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;
   const auto group = static_cast<unsigned>(job.block == 16 ? 4 : 8);
-  return {.weights = gemv_side_of(weights),
-          .narrow = gemv_side_of(narrow),
-          .padded = job.padded(),
-          .blocks = job.blocks(),
-          .block_shift = log2_of(job.block),
-          .columns = (static_cast<unsigned>(narrow.rows) + group - 1) / group * group,
-          .grain16 = is_aligned(weights.codes, 16) && job.padded() % 32 == 0,
-          .swapped = swapped,
-          .magic = dot_magic(job),
-          .product = job};
+  return {stream_job_of(job),
+          weights.scale,
+          narrow.scale,
+          thread::s8_table_of(weights.grid),
+          thread::s8_table_of(narrow.grid),
+          job.blocks(),
+          log2_of(job.block),
+          (static_cast<unsigned>(narrow.rows) + group - 1) / group * group,
+          is_aligned(weights.codes, 16) && job.padded() % 32 == 0,
+          dot_magic(job)};
 }
 
 /// Takes folded_bf16 if rounding to bf16 would change nothing.
 inline bool gemv_takes(const gemm_job& job, const device_facts& facts) {
-  const std::size_t narrow = job.left.rows < job.right.rows ? job.left.rows : job.right.rows;
-  if (!facts.has(80) || facts.wave != 32 || narrow > gemv_plan::most_columns || job.block < 16 || job.block > 64)
+  if (!facts.has(80) || facts.wave != 32 || narrow_rows(job) > gemv_plan::most_columns || job.block < 16 ||
+      job.block > 64)
     return false;
   if (job.mode == accumulate::folded_bf16 && !(products_fit(job.left) && products_fit(job.right))) return false;
   if (!byte_dots_are_exact(job) || !is_aligned(job.left.codes, 4) || !is_aligned(job.right.codes, 4)) return false;

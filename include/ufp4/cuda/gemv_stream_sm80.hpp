@@ -90,7 +90,6 @@ UFP4_DEVICE void store_stream(const stream_job& job, std::size_t first_row, cons
   for (unsigned w = 0; w < Shape::warps; ++w)
     usable = usable && ufp4::detail::is_finite(shared[w * Shape::warp_floats]);
   const thread::epilogue to = thread::epilogue_of(job.product);
-  const thread::result_scales by = thread::scales_of(to);
   for (unsigned at = thread_index().x; at < Shape::rows * Shape::narrow_rows; at += Shape::threads) {
     const unsigned row = at / Shape::narrow_rows, n = at % Shape::narrow_rows;
     const std::size_t i = first_row + row;
@@ -101,7 +100,7 @@ UFP4_DEVICE void store_stream(const stream_job& job, std::size_t first_row, cons
       sum += first[w * Shape::warp_floats];
       if constexpr (Shape::halves) sum += first[w * Shape::warp_floats + 4];
     }
-    thread::store_sum(job.product, to, by, job.swapped ? i : n, job.swapped ? n : i, sum * factor);
+    thread::store_sum(job.product, to, job.swapped ? i : n, job.swapped ? n : i, sum * factor);
   }
 }
 
@@ -130,7 +129,6 @@ inline bool streams_two_tiles(const gemm_job& job, const device_facts& facts) {
   return two_tiles_fill(weights_are_left(job) ? job.left.rows : job.right.rows, facts);
 }
 
-/// Queues a thread block for every Shape::rows rows of weights.
 template <class Shape, class Job>
 error launch_stream(const listed_kernel<Job>& kernel, const Job& job, stream where) {
   const std::size_t blocks = (job.weights.rows + Shape::rows - 1) / Shape::rows;

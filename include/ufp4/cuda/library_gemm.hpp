@@ -81,7 +81,7 @@ struct finish_job {
 UFP4_LAZY_KERNEL(finish_threads) set_factors(const finish_job job) {
   product_factors& f = *job.factors;
   const bool writes = job.sums == nullptr;
-  const thread::result_scales by = thread::scales_of(thread::epilogue_of(job.product));
+  const thread::result_scales by = thread::epilogue_of(job.product).by;
   const float alpha = rounded(by.a * by.alpha_b);
   const bool rescue = f.unfit != 0 || (writes && !(thread::is_normal(alpha) && thread::is_normal(by.alpha_b)));
   const std::size_t at = std::size_t{block_index().x} * finish_threads + thread_index().x;
@@ -101,9 +101,8 @@ UFP4_LAZY_KERNEL(finish_threads) finish_product(UFP4_PARAMETER finish_job job) {
   const std::size_t j = std::size_t{block_index().x} * finish_threads + thread_index().x;
   if ((!rescue && job.sums == nullptr) || j >= job.product.out.cols) return;
   const thread::epilogue to = thread::epilogue_of(job.product);
-  const thread::result_scales by = thread::scales_of(to);
   for (std::size_t i = block_index().y; i < job.product.out.rows; i += grid_size().y)
-    thread::store_sum(job.product, to, by, i, j, rescue ? quiet_nan : job.sums[i * job.sums_stride + j]);
+    thread::store_sum(job.product, to, i, j, rescue ? quiet_nan : job.sums[i * job.sums_stride + j]);
 }
 
 /// Two blocks for each multiprocessor: enough to clear the operands, which is rarely needed.
@@ -134,7 +133,6 @@ inline const gemm_library* library() {
   return here != nullptr && here->ready() ? here : nullptr;
 }
 
-/// Can the library write C itself?
 inline bool writes_result(const gemm_job& job) {
   const std::size_t size = job.out.kind == dtype::f32 ? 4 : 2;
   return job.out.kind != dtype::fp16 && job.bias == nullptr && job.out.col_stride == 1 &&
@@ -142,17 +140,8 @@ inline bool writes_result(const gemm_job& job) {
          static_cast<std::size_t>(job.out.row_stride) * size % 16 == 0 && is_aligned(job.out.data, 16);
 }
 
-/// Offsets in the workspace, in bytes.
-struct library_plan {
-  std::size_t elements[2] = {}, scales[2] = {};  ///< of the left operand, of the right operand
-  std::size_t sums = 0, factors = 0, own_memory = 0, total = 0;
-
-  static constexpr std::size_t alignment = 256;
-  std::size_t add(std::size_t bytes) {
-    const std::size_t at = total;
-    total += (bytes + alignment - 1) / alignment * alignment;
-    return at;
-  }
+struct library_plan : kernels::operand_plan {
+  std::size_t sums = 0, factors = 0, own_memory = 0;
 };
 
 inline std::size_t sums_stride(const gemm_job& job) { return (job.out.cols + 31) / 32 * 32; }
@@ -193,7 +182,6 @@ inline int operand_limit(const gemm_job& job) {
   return (126 - k) / 2;
 }
 
-/// Queues the elements of a side, in the form that the library takes, and its scales.
 template <class = void>
 error queue_operand(const gemm_job& job, const gemm_side& side, library_operands kind, std::byte* elements,
                     std::byte* scales, std::uint32_t* unfit, stream where) {
@@ -208,7 +196,6 @@ error queue_operand(const gemm_job& job, const gemm_side& side, library_operands
   return kernels::queue_widen_codes(side, reinterpret_cast<std::uint8_t*>(elements), where);
 }
 
-/// Queues all steps; `with` multiplies.
 template <class = void>
 error run_library(const gemm_job& job, library_operands kind, const gemm_library& with, const device_facts& device,
                   std::span<std::byte> workspace, stream where) {

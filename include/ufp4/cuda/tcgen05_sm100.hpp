@@ -33,7 +33,6 @@ enum class four_bit_element : std::uint32_t {
   e2m1 = 1,
 };
 
-/// The type of the scales of both sides.
 enum class block_scale : std::uint32_t { ue4m3 = 0, ue8m0 = 1 };
 
 /// Kinds mxf4 and mxf4nvf4, dense, K = 64, neither side negated or transposed.
@@ -49,7 +48,6 @@ UFP4_HD constexpr std::uint32_t instruction_descriptor(const block_instruction& 
          (i.cols >> 3) << 17 | static_cast<std::uint32_t>(i.scale) << 23 | (i.rows >> 7) << 27 | i.scale_a << 29;
 }
 
-/// A descriptor of shared memory for tcgen05.
 UFP4_HD constexpr std::uint64_t tensor_descriptor(std::uint32_t address, std::uint32_t leading, std::uint32_t stride,
                                                   swizzle pattern) {
   return shared_descriptor(address, leading, stride, pattern) | std::uint64_t{1} << 46;

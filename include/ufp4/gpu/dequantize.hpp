@@ -72,19 +72,18 @@ UFP4_LAZY_KERNEL(dequantize_threads) dequantize_rows(const dequantize_job job) {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// Queues the decoding of all elements of `to`. `plain`, `extended`: may the format be the one, the other? The tensor
-/// scale is null for a format of one level.
-template <bool plain = true, bool extended = true, class Use = void>
+/// Queues the decoding of all elements of `to`. The tensor scale is null for a format of one level.
+template <features needs = features::all, class Use = void>
 error queue_dequantize(const thread::extended_matrix& q, const float* tensor_scale, const sink& to, stream where) {
   const std::size_t across = (to.cols + thread::run_of_thread - 1) / thread::run_of_thread;
   const std::size_t tiles = (to.rows * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
   if (tiles == 0) return success;
-  if constexpr (extended)
+  if constexpr (has(needs, features::further_parts))
     if (needs_portable(q.format))
       return launch_each(listed<&kernels::dequantize_extended<Use>>, to.rows * to.cols,
                          kernels::decode_extended_threads, 0, where,
                          kernels::dequantize_extended_job{q, tensor_scale, to});
-  if constexpr (plain) {
+  if constexpr (needs == features::all || !has(needs, features::further_parts)) {
     const kernels::dequantize_job job{.codes = q.codes,
                                       .scales = q.scales,
                                       .tensor_scale = tensor_scale,
@@ -97,10 +96,11 @@ error queue_dequantize(const thread::extended_matrix& q, const float* tensor_sca
   }
   return not_supported;  // not reached
 }
-UFP4_GPU_FUNCTION(error queue_dequantize<true, true>(const thread::extended_matrix&, const float*, const sink&, stream))
+UFP4_GPU_FUNCTION(error queue_dequantize<features::all>(const thread::extended_matrix&, const float*, const sink&,
+                                                        stream))
 
 /// dequantize of a matrix in device memory whose format is given as data.
-template <bool plain = true, bool extended = true, class Q, matrix_scalar T>
+template <features needs = features::all, class Q, matrix_scalar T>
 status dequantize_as(const context& ctx, const Q& q, const format_spec& format, const matrix_view<T>& out) {
   return checked([&]() -> status {
     check_dequantize("dequantize", q, out);
@@ -112,7 +112,7 @@ status dequantize_as(const context& ctx, const Q& q, const format_spec& format, 
     const float* scale = format.has_tensor_scale() ? q.tensor_scale() : nullptr;
     const thread::extended_matrix from{q.codes().data(), q.scales().data(), format, thread::further_grids_of(format),
                                        q.padded_cols()};
-    return status_of("dequantize", queue_dequantize<plain, extended>(from, scale, to, ctx.where));
+    return status_of("dequantize", queue_dequantize<needs>(from, scale, to, ctx.where));
   });
 }
 
@@ -125,8 +125,9 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// transform is not undone; hadamard_inverse does that. Needs no workspace.
 template <any_block_format F, matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
-  constexpr bool extended = detail::needs_portable(spec_of<F>), any = detail::kernels_are_external;
-  return detail::dequantize_as<(any || !extended), (any || extended)>(ctx, q, spec_of<F>, out);
+  using detail::features;
+  constexpr features own = detail::features_of(spec_of<F>) & features::further_parts;
+  return detail::dequantize_as<detail::kernels_are_external ? features::all : own>(ctx, q, spec_of<F>, out);
 }
 /// The same for a matrix with memory of its own.
 template <any_block_format F, matrix_scalar T>

@@ -27,21 +27,12 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 template <class P>
 concept device_policy = std::same_as<P, tensor_amax_at> || std::same_as<P, count_at>;
 
-/// What the policies of a call may ask for, as far as their types show.
-struct policy_kinds {
-  bool transform = false, rule = false;
-  bool rounding = false;  ///< another than nearest_even and stochastic
-};
-inline constexpr policy_kinds any_policy{true, true, true};
-
-/// All policies of one call.
-template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec,
-          policy_kinds asked = policy_kinds{}>
+/// All policies of one call: the host's, and the numbers in device memory.
+template <class Host>
 struct options {
-  static constexpr policy_kinds kinds = asked;
-  using rounding = Rounding;
-  using rule = Rule;
-  quantize_options<Rounding, Rule> host{};
+  using rounding = decltype(Host::rounding);
+  using rule = decltype(Host::rule);
+  Host host{};
   bool has_amax_at = false;
   const float* amax_at = nullptr;
   bool counts = false;
@@ -65,11 +56,7 @@ auto collect(const Policies&... policies) {
                 "two values of tensor_amax in one call");
   const auto host =
       std::apply([](const auto&... p) { return ufp4::detail::collect(p...); }, std::tuple_cat(host_part(policies)...));
-  constexpr policy_kinds kinds{
-      (transform<Policies> || ...), (any_scale_rule<Policies> || ...),
-      ((rounding_policy<Policies> && !std::same_as<Policies, nearest_even> && !std::same_as<Policies, stochastic>) ||
-       ...)};
-  options<decltype(host.rounding), decltype(host.rule), kinds> all{host};
+  options<std::remove_const_t<decltype(host)>> all{host};
   [[maybe_unused]] const auto apply = [&all]<class P>(const P& policy) {
     if constexpr (std::same_as<P, tensor_amax_at>)
       all.has_amax_at = true, all.amax_at = policy.value;

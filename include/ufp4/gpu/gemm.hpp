@@ -117,16 +117,17 @@ gemm_side side_of(const quantize_request<F, T, O>& r, int, workspace_cutter& mem
   side.codes = memory.take<std::uint8_t>(side.rows * side.padded_cols / 2);
   side.scales = memory.take<device_scale<Format>>(scale_count<Format>(side));
   if (Format::has_tensor_scale) side.tensor_scale = memory.take<float>(1);
-  if (needs_amax<F>(options<decltype(r.options.rounding), decltype(r.options.rule), any_policy>{r.options}))
-    amax_bits = memory.take<std::uint32_t>(1);
+  if (needs_amax<F>(options<O>{r.options})) amax_bits = memory.take<std::uint32_t>(1);
   return side;
 }
 
-/// A product, ready to be queued, and the workspace of its operands.
+/// A product, ready to be queued, and the workspace of its operands and of its kernel.
 struct gemm_call {
   gemm_job job{};
   std::uint32_t *left_amax = nullptr, *right_amax = nullptr;
-  std::size_t operand_bytes = 0;
+  std::size_t operand_bytes = 0, own_bytes = 0;
+  device_facts device{};
+  const gemm_kernel* kernel = nullptr;  ///< null: none takes the product
 };
 
 template <viewed_operand A, viewed_operand B>
@@ -147,6 +148,19 @@ gemm_call call_of(const A& a, const B& b, const sink& out, const gemm_options& o
   return call;
 }
 
+/// The same with its kernel on the current device.
+template <viewed_operand A, viewed_operand B>
+error plan_call(gemm_call& call, const A& a, const B& b, const sink& out, const gemm_options& options,
+                std::span<std::byte> workspace) {
+  device_facts device;
+  if (const error e = facts(device); e != success) return e;
+  call = call_of(a, b, out, options, workspace);
+  call.device = device;
+  call.kernel = choose_kernel<product_types<A, B>>(call.job, device);
+  call.own_bytes = kernel_bytes(call.kernel, call.job, device);
+  return success;
+}
+
 /// Queues what an operand needs before the product: nothing if it is quantized already.
 template <viewed_operand T>
 error queue_operand(const T&, const gemm_side&, std::uint32_t*, stream) {
@@ -164,9 +178,7 @@ error queue_operand(const quantize_request<F, T, O>& r, const gemm_side& side, s
       side.rows,
       side.cols,
       side.transform};
-  return queue_quantization<F>(r.x, out,
-                               options<decltype(r.options.rounding), decltype(r.options.rule), any_policy>{r.options},
-                               amax_bits, where);
+  return queue_quantization<F>(r.x, out, options<O>{r.options}, amax_bits, where);
 }
 
 /// Checks that only a GPU needs: the memory of the tensor scale and of the report, and the size of what is quantized.
@@ -194,18 +206,17 @@ status multiply(const context& ctx, const A& a, const B& b, const sink& out, con
   constexpr const char* operation = "quantized_gemm";
   check_call(operation, a, b, out, options);
   if (out.rows == 0 || out.cols == 0) return {};
-  device_facts device;
-  if (const error e = facts(device); e != success) return status_of(operation, e);
-  const gemm_call call = call_of(a, b, out, options, ctx.workspace);
-  const gemm_kernel* kernel = choose_kernel<product_types<A, B>>(call.job, device);
-  const std::size_t own = kernel_bytes(kernel, call.job, device);
-  check_workspace(operation, ctx, call.operand_bytes + own);
-  if (kernel == nullptr) return {not_supported, concat(operation, ": no kernel takes the product")};
-  error e = queue_operand(a, call.job.left, call.left_amax, ctx.where);
+  gemm_call call;
+  error e = plan_call(call, a, b, out, options, ctx.workspace);
+  if (e != success) return status_of(operation, e);
+  check_workspace(operation, ctx, call.operand_bytes + call.own_bytes);
+  if (call.kernel == nullptr) return {not_supported, concat(operation, ": no kernel takes the product")};
+  e = queue_operand(a, call.job.left, call.left_amax, ctx.where);
   if (e == success) e = queue_operand(b, call.job.right, call.right_amax, ctx.where);
   if (e == success)
-    e = kernel->run(call.job, device, own == 0 ? std::span<std::byte>{} : ctx.workspace.subspan(call.operand_bytes),
-                    ctx.where);
+    e = call.kernel->run(call.job, call.device,
+                         call.own_bytes == 0 ? std::span<std::byte>{} : ctx.workspace.subspan(call.operand_bytes),
+                         ctx.where);
   return status_of(operation, e);
 }
 
@@ -233,21 +244,18 @@ status quantized_gemm(const context& ctx, const A& a, const B& b, const matrix_v
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix_view<T>& c,
                             const gemm_options& options = {}) {
-  device_facts device;
-  if (facts(device) != success) return 0;
-  const auto call = detail::call_of(detail::viewed(a), detail::viewed(b), detail::sink_of(c), options, {});
-  const gemm_kernel* kernel = detail::choose_kernel<detail::product_types<A, B>>(call.job, device);
-  return call.operand_bytes + detail::kernel_bytes(kernel, call.job, device);
+  detail::gemm_call call;  // of no bytes on an error
+  (void)detail::plan_call(call, detail::viewed(a), detail::viewed(b), detail::sink_of(c), options, {});
+  return call.operand_bytes + call.own_bytes;
 }
 
 /// The kernel that quantized_gemm with the same arguments would run on this device. Nothing is checked, read or queued.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
 explanation explain(const context&, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
-  device_facts device;
-  if (const error wrong = facts(device); wrong != success)
-    return {"quantized_gemm", "", "", 0, 0, options.accumulate, error_text(wrong)};
-  const auto call = detail::call_of(detail::viewed(a), detail::viewed(b), detail::sink_of(c), options, {});
-  return detail::explain_job<detail::product_types<A, B>>("quantized_gemm", call.job, device);
+  detail::gemm_call call;
+  const error e = detail::plan_call(call, detail::viewed(a), detail::viewed(b), detail::sink_of(c), options, {});
+  if (e != success) return {"quantized_gemm", "", "", 0, 0, options.accumulate, error_text(e)};
+  return detail::explain_job<detail::product_types<A, B>>("quantized_gemm", call.job, call.device, call.kernel);
 }
 
 /// Is there a kernel for quantized_gemm with the same arguments on the current device? Checks nothing.

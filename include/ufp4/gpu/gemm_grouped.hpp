@@ -20,7 +20,6 @@ inline bool all_run(std::span<const explanation> products) {
   return true;
 }
 
-/// The facts of the share of the device that one product of a group has.
 inline device_facts shared_among(device_facts device, std::size_t products) {
   const int share = device.processors / static_cast<int>(products == 0 ? 1 : products);
   device.whole = device.processors;
@@ -37,37 +36,33 @@ inline error run_alike(const gemm_kernel& kernel, std::span<const gemm_job> jobs
   return success;
 }
 
-/// The kernel of each job; null for those without elements, and where there is none.
-template <class Product = any_product>
-std::vector<const gemm_kernel*> choose_kernels(std::span<const gemm_job> jobs, const device_facts& device) {
-  std::vector<const gemm_kernel*> chosen;
-  for (const gemm_job& job : jobs) chosen.push_back(is_empty(job) ? nullptr : choose_kernel<Product>(job, device));
-  return chosen;
-}
+/// The products of a group, and the kernel of each: null for those without elements, and where there is none.
+struct group_plan {
+  std::vector<gemm_job> jobs{};
+  std::vector<const gemm_kernel*> kernels{};
+  device_facts device{};  ///< the share of a product
 
-/// The products use the same workspace one after another.
-inline std::size_t group_bytes(std::span<const gemm_job> jobs, std::span<const gemm_kernel* const> chosen,
-                               const device_facts& device) {
-  std::size_t most = 0;
-  for (std::size_t e = 0; e < jobs.size(); ++e)
-    if (const std::size_t own = kernel_bytes(chosen[e], jobs[e], device); own > most) most = own;
-  return most;
-}
+  /// The products use the same workspace one after another.
+  std::size_t workspace_bytes() const {
+    std::size_t most = 0;
+    for (std::size_t e = 0; e < jobs.size(); ++e)
+      if (const std::size_t own = kernel_bytes(kernels[e], jobs[e], device); own > most) most = own;
+    return most;
+  }
+};
 
-/// Queues jobs with the kernels that were chosen for them.
 template <class Product = any_product>
-status run_group(const char* operation, std::span<const gemm_job> jobs, std::span<const gemm_kernel* const> chosen,
-                 const device_facts& device, std::span<std::byte> workspace, stream where) {
-  for (std::size_t e = 0; e < jobs.size(); ++e)
-    if (!is_empty(jobs[e]) && chosen[e] == nullptr)
+status run_group(const char* operation, const group_plan& plan, std::span<std::byte> workspace, stream where) {
+  for (std::size_t e = 0; e < plan.jobs.size(); ++e)
+    if (!is_empty(plan.jobs[e]) && plan.kernels[e] == nullptr)
       return {not_supported, concat(operation, ": no kernel takes product ", e)};
   std::vector<gemm_job> alike;
   for (const gemm_kernel* kernel : gemm_kernels<Product>()) {
     alike.clear();
-    for (std::size_t e = 0; e < jobs.size(); ++e)
-      if (chosen[e] == kernel) alike.push_back(jobs[e]);
+    for (std::size_t e = 0; e < plan.jobs.size(); ++e)
+      if (plan.kernels[e] == kernel) alike.push_back(plan.jobs[e]);
     if (alike.empty()) continue;
-    if (const error e = run_alike(*kernel, alike, device, workspace, where); e != success)
+    if (const error e = run_alike(*kernel, alike, plan.device, workspace, where); e != success)
       return status_of(operation, e);
   }
   return {};
@@ -79,12 +74,16 @@ using group_types = product_types<std::remove_cvref_t<decltype(*std::declval<con
                                   std::remove_cvref_t<decltype(*std::declval<const Bs&>().data())>>;
 
 template <sequence As, sequence Bs, sequence Cs>
-std::vector<gemm_job> group_of(const As& a, const Bs& b, const Cs& c, const gemm_options& options) {
-  std::vector<gemm_job> jobs;
-  jobs.reserve(a.size());
-  for (std::size_t e = 0; e < a.size(); ++e)
-    jobs.push_back(call_of(viewed(a.data()[e]), viewed(b.data()[e]), sink_of(c.data()[e]), options, {}).job);
-  return jobs;
+error plan_group(group_plan& plan, const As& a, const Bs& b, const Cs& c, const gemm_options& options) {
+  device_facts device;
+  if (const error e = facts(device); e != success) return e;
+  plan.device = shared_among(device, a.size());
+  for (std::size_t e = 0; e < a.size(); ++e) {
+    const gemm_job& job = plan.jobs.emplace_back(
+        call_of(viewed(a.data()[e]), viewed(b.data()[e]), sink_of(c.data()[e]), options, {}).job);
+    plan.kernels.push_back(is_empty(job) ? nullptr : choose_kernel<group_types<As, Bs>>(job, plan.device));
+  }
+  return success;
 }
 
 template <sequence As, sequence Bs, sequence Cs>
@@ -148,13 +147,11 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
   return detail::checked([&]() -> status {
     constexpr const char* operation = "quantized_gemm_grouped";
     detail::check_group(a, b, c, options);
-    device_facts device;
-    if (const error e = facts(device); e != success) return detail::status_of(operation, e);
-    device = detail::shared_among(device, a.size());
-    const std::vector<gemm_job> jobs = detail::group_of(a, b, c, options);
-    const auto chosen = detail::choose_kernels<detail::group_types<As, Bs>>(jobs, device);
-    detail::check_workspace(operation, ctx, detail::group_bytes(jobs, chosen, device));
-    return detail::run_group<detail::group_types<As, Bs>>(operation, jobs, chosen, device, ctx.workspace, ctx.where);
+    detail::group_plan plan;
+    if (const error e = detail::plan_group(plan, a, b, c, options); e != success)
+      return detail::status_of(operation, e);
+    detail::check_workspace(operation, ctx, plan.workspace_bytes());
+    return detail::run_group<detail::group_types<As, Bs>>(operation, plan, ctx.workspace, ctx.where);
   });
 }
 
@@ -163,11 +160,11 @@ template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 std::vector<explanation> explain_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                          const gemm_options& options = {}) {
   std::vector<explanation> all;
-  device_facts device;
-  if (a.size() != b.size() || a.size() != c.size() || facts(device) != success) return all;
-  device = detail::shared_among(device, a.size());
-  for (const gemm_job& job : detail::group_of(a, b, c, options))
-    all.push_back(detail::explain_job<detail::group_types<As, Bs>>("quantized_gemm_grouped", job, device));
+  detail::group_plan plan;
+  if (a.size() != b.size() || a.size() != c.size() || detail::plan_group(plan, a, b, c, options) != success) return all;
+  for (std::size_t e = 0; e < a.size(); ++e)
+    all.push_back(detail::explain_job<detail::group_types<As, Bs>>("quantized_gemm_grouped", plan.jobs[e], plan.device,
+                                                                   plan.kernels[e]));
   return all;
 }
 
@@ -182,11 +179,9 @@ bool can_run_grouped(const context& ctx, const auto& a, const auto& b, const aut
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 std::size_t workspace_bytes_grouped(const context&, const As& a, const Bs& b, const Cs& c,
                                     const gemm_options& options = {}) {
-  device_facts device;
-  if (a.size() != b.size() || a.size() != c.size() || facts(device) != success) return 0;
-  device = detail::shared_among(device, a.size());
-  const std::vector<gemm_job> jobs = detail::group_of(a, b, c, options);
-  return detail::group_bytes(jobs, detail::choose_kernels<detail::group_types<As, Bs>>(jobs, device), device);
+  detail::group_plan plan;  // of no bytes on an error
+  if (a.size() == b.size() && a.size() == c.size()) (void)detail::plan_group(plan, a, b, c, options);
+  return plan.workspace_bytes();
 }
 
 }  // namespace ufp4::gpu::inline UFP4_GPU

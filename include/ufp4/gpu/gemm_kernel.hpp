@@ -106,7 +106,6 @@ struct explanation {
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
-/// A power of two as a shift.
 inline unsigned log2_of(unsigned power) { return static_cast<unsigned>(__builtin_ctz(power)); }
 inline bool is_aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
@@ -127,9 +126,7 @@ constexpr bool has_blocks(const gemm_job& job, unsigned block, scale_kind scale,
   return job.block == block && fits(job.left) && fits(job.right);
 }
 
-/// Is an operand not quantized?
 constexpr bool has_plain(const gemm_job& job) { return !job.left.is_quantized || !job.right.is_quantized; }
-/// Has an operand an extended format?
 constexpr bool has_extended(const gemm_job& job) {
   return job.left.extended != nullptr || job.right.extended != nullptr;
 }
@@ -138,13 +135,11 @@ constexpr bool has_length(const gemm_job& job) {
   return job.block == block;
 }
 
-/// The amax of a grid's integers.
 constexpr int integer_amax(const grid4& grid) {
   int amax = 0;
   for (const int i : grid.integer) amax = amax < i ? i : amax < -i ? -i : amax;
   return amax;
 }
-/// The exponent of the product of the grids' units.
 constexpr int dot_exponent(const gemm_job& job) {
   return floor_log2(job.left.grid.unit) + floor_log2(job.right.grid.unit);
 }
@@ -162,7 +157,6 @@ inline constexpr bool takes_experimental = true;
 inline constexpr bool takes_experimental = false;
 #endif
 
-/// Whether a kernel takes a job on a device.
 inline bool takes(const gemm_kernel& kernel, const gemm_job& job, const device_facts& device) {
   return (!has_extended(job) || kernel.any_format) && kernel.takes(job, device);
 }
@@ -214,10 +208,12 @@ std::string why_not_better(const gemm_job& job, const device_facts& device, cons
 }
 UFP4_GPU_FUNCTION(std::string why_not_better<any_product>(const gemm_job&, const device_facts&, const gemm_kernel*))
 
+/// `kernel`: the one that was chosen; null: chooses it.
 template <class Product = any_product>
-explanation explain_job(const char* operation, const gemm_job& job, const device_facts& device) {
+explanation explain_job(const char* operation, const gemm_job& job, const device_facts& device,
+                        const gemm_kernel* kernel = nullptr) {
   explanation e{operation, "", "", 0, 0, job.mode, {}};
-  const gemm_kernel* kernel = choose_kernel<Product>(job, device);
+  if (kernel == nullptr) kernel = choose_kernel<Product>(job, device);
   e.note = why_not_better<Product>(job, device, kernel);
   if (kernel == nullptr) return e;
   e.kernel = kernel->name;
@@ -230,7 +226,6 @@ explanation explain_job(const char* operation, const gemm_job& job, const device
   return e;
 }
 
-/// Is there nothing to compute?
 inline bool is_empty(const gemm_job& job) { return job.out.rows == 0 || job.out.cols == 0; }
 
 /// The workspace of the kernel that was chosen for a job; 0 if there is none, or nothing to compute.

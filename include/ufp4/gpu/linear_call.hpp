@@ -252,17 +252,16 @@ std::size_t most_layer_bytes(const layer_call& call) {
 template <class = void>
 status run_together(const char* operation, const context& ctx, const layer_call& call, std::size_t first) {
   const std::size_t own = call.operand_bytes;  // the workspace of the GEMM follows
-  std::vector<gemm_job> jobs;
-  std::vector<const gemm_kernel*> chosen;
+  group_plan plan{.device = call.device};
   for (std::size_t part = first; part < call.out.size() && part < first + call.together; ++part) {
     if (call.skips(part)) continue;
     for (const layer_side* side : {&call.left, &call.right})
       if (const error e = quantize_part(*side, part, ctx.where); e != success) return status_of(operation, e);
-    jobs.push_back(call.job(part));
-    chosen.push_back(call.kernels[part]);
+    plan.jobs.push_back(call.job(part));
+    plan.kernels.push_back(call.kernels[part]);
   }
   const auto rest = ctx.workspace.size() > own ? ctx.workspace.subspan(own) : std::span<std::byte>{};
-  return run_group(operation, jobs, chosen, call.device, rest, ctx.where);
+  return run_group(operation, plan, rest, ctx.where);
 }
 
 /// Checks the sizes and the workspace, and queues a call.
@@ -289,7 +288,7 @@ linear_explanation explain_layer(const char* operation, layer_call call) {
   linear_explanation all{operation, quantizer_of(call.left), quantizer_of(call.right), {}};
   if (prepare_layer(call, {}) != success) return all;
   for (std::size_t e = 0; e < call.out.size(); ++e)
-    all.products.push_back(explain_job(operation, call.job(e), call.device));
+    all.products.push_back(explain_job(operation, call.job(e), call.device, call.kernels[e]));
   return all;
 }
 inline bool runs(const linear_explanation& all) { return !all.products.empty() && all_run(all.products); }

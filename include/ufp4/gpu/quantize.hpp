@@ -90,36 +90,27 @@ bool reads_once(const quantize_task& down, const quantize_task& across) {
 /// The kernels that quantize<F> may need with options of this type.
 template <quantizer_target F, class O>
 constexpr unsigned parts_of() {
+  constexpr features asked = decltype(O::host)::needs;
   constexpr format_spec f = spec_of<format_of<F>>;
   constexpr bool square = f.block.rows == 16 && f.block.cols == 16, extended = needs_portable(f);
   constexpr bool lanes = !has_own_coder<F, O> && !extended && (square || (f.block.rows == 1 && f.block.cols >= 16));
   constexpr bool plan = lanes && thread::plan_of(f.grid).kind != thread::rounding_plan::grid::levels;
-  constexpr policy_kinds asked = O::kinds;
+  constexpr bool transforms = has(asked, features::transform);
+  constexpr auto part = [](bool needed, unsigned which) { return needed ? which : 0u; };
   if (kernels_are_external) return parts::all;
-  return (extended                                              ? parts::extended
-          : !lanes || asked.rule || (square && asked.transform) ? parts::blocks
-                                                                : 0) |
-         (!plan                  ? 0
-          : f.has_tensor_scale() ? parts::tensor_scaled
-                                 : parts::planned) |
-         (lanes && (!plan || asked.rounding) ? parts::levels : 0) | (asked.transform ? parts::transforms : 0) |
-         (plan && (asked.transform || f.block.cols > 64) ? parts::long_runs : 0);
+  return part(extended, parts::extended) | part(transforms, parts::transforms) |
+         part(!extended && (!lanes || has(asked, features::search) || (square && transforms)), parts::blocks) |
+         part(plan, f.has_tensor_scale() ? parts::tensor_scaled : parts::planned) |
+         part(lanes && (!plan || has(asked, features::other_rounding)), parts::levels) |
+         part(plan && (transforms || f.block.cols > 64), parts::long_runs);
 }
 
 template <quantizer_target F, class O>
 error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stream where) {
   if constexpr (compat::preset<F>)
     return queue_blocks(task, typename F::coder{{task.job.format, {}}}, where);
-  else if constexpr (has_own_coder<F, O> && needs_portable(spec_of<format_of<F>>))
-    return queue_extended(
-        task,
-        block_coder<typename O::rounding, typename O::rule>{task.job.format, all.host.rule, {}, all.host.rounding},
-        where);
   else if constexpr (has_own_coder<F, O>)
-    return queue_blocks(task,
-                        block_coder<typename O::rounding, typename O::rule, ~features::further_parts>{
-                            task.job.format, all.host.rule, {}, all.host.rounding},
-                        where);
+    return queue_scalar<needs_portable(spec_of<format_of<F>>)>(task, all.host.rule, all.host.rounding, where);
   else
     return queue_quantize<parts_of<F, O>()>(task, where);
 }
@@ -221,8 +212,8 @@ quantize_explanation explain(const context&, const matrix_view<T>& x, const Poli
 
 /// quantize<Rows>(x) and quantize<Cols>(transpose(x)), as a training step needs them of an activation or a gradient.
 /// Reads x once if both have formats and policies of the library in runs up to 64 (explain_both), with the same bits.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = detail::options<>,
-          class C = detail::options<>>
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = decltype(detail::collect()),
+          class C = decltype(detail::collect())>
 status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<Rows>>& rows,
                      const quantized_view<format_of<Cols>>& cols, const policy_set<R>& for_rows = {},
                      const policy_set<C>& for_cols = {}) {
@@ -255,16 +246,16 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
 }
 
 /// Bytes that context.workspace must have for quantize_both with the same matrix and policies.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = detail::options<>,
-          class C = detail::options<>>
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = decltype(detail::collect()),
+          class C = decltype(detail::collect())>
 std::size_t workspace_bytes_both(const context&, const matrix_view<T>&, const policy_set<R>& for_rows = {},
                                  const policy_set<C>& for_cols = {}) {
   return detail::amax_workspace<Rows>(for_rows.options) + detail::amax_workspace<Cols>(for_cols.options);
 }
 
 /// The kernels that quantize_both with the same matrix and policies would run.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = detail::options<>,
-          class C = detail::options<>>
+template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = decltype(detail::collect()),
+          class C = decltype(detail::collect())>
 quantize_explanation explain_both(const context&, const matrix_view<T>& x, const policy_set<R>& for_rows = {},
                                   const policy_set<C>& for_cols = {}) {
   const auto down = detail::task_of<Rows>(x, quantized_view<format_of<Rows>>{}, for_rows.options, nullptr);

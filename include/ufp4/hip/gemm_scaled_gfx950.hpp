@@ -59,7 +59,6 @@ inline constexpr unsigned scaled_step_bytes = 2 * scaled_tile * (Lines::bytes + 
 
 static_assert(64 * 64 * 4 <= scaled_step_bytes<code_lines>, "sixteen rows of every wave's sums");
 
-/// A load from any address.
 template <class T>
 UFP4_DEVICE T load_unaligned(const void* from) {
   T v;
@@ -103,7 +102,6 @@ struct scaled_worker {
   };
   /// The line of the tile that has piece i of a thread: those of the left operand, then those of the right one.
   UFP4_DEVICE static unsigned line_of_piece(unsigned i) { return (i * scaled_threads + thread_index().x) / pieces; }
-  /// The row of an operand that is a line of the tile.
   UFP4_DEVICE unsigned row_of(unsigned side, unsigned line) const {
     const unsigned row = (side == 0 ? place.row : place.col) + line % scaled_tile, last = product.rows[side] - 1;
     return row < last ? row : last;

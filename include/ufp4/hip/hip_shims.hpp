@@ -136,7 +136,6 @@ inline int compiled_of(int bound) {
                                                                : probed_architectures[count - 1];
 }
 
-/// The facts of a device. `probe`: the attributes of compiled_probe.
 inline hipError_t read_facts(int device, const hipFuncAttributes& probe, device_facts& out) {
   hipDeviceProp_t properties;
   if (const auto e = hipGetDeviceProperties(&properties, device); e != hipSuccess) return e;

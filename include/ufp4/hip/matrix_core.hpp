@@ -51,14 +51,12 @@ UFP4_DEVICE void multiply_registers(Sum (&d)[sums], const std::uint32_t (&a)[wor
   multiply_registers<Element>(d, a, b, [](auto x, auto y, auto sum) { return Op::instruction(x, y, sum); })
 #endif
 
-/// d += a b in fp16, with binary32 sums.
 template <class Op>
 UFP4_DEVICE void multiply_f16(float (&d)[Op::sums], const std::uint32_t (&a)[Op::f16_words],
                               const std::uint32_t (&b)[Op::f16_words]) {
   UFP4_MATRIX_CORE("multiply_f16", _Float16, f16, (simt::matrix_f16<typename Op::f16_layout>(Op::f16_name, d, a, b)));
 }
 
-/// d += a b in bf16, with binary32 sums.
 template <class Op>
 UFP4_DEVICE void multiply_bf16(float (&d)[Op::sums], const std::uint32_t (&a)[Op::bf16_words],
                                const std::uint32_t (&b)[Op::bf16_words]) {

@@ -59,7 +59,6 @@ UFP4_DEVICE unsigned same_in_wave(unsigned x) {
 #endif
 }
 
-/// The place of a tile in C.
 struct tile_place {
   unsigned row, col;
 };
@@ -127,7 +126,6 @@ struct matrix_place {
     return kind == scale_kind::e4m3 ? thread::e4m3_value(c.scale[i]) : thread::scale_value(kind, c.scale[i]);
   }
 
-  /// Stores both scales of a cargo as floats.
   UFP4_DEVICE void put_scales(unsigned step, const matrix_cargo& c) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < 2; ++i) scale_floats(step)[(2 * half + i) * Tile::lines + line] = scale_of(c, step, i);
@@ -146,7 +144,6 @@ struct matrix_place {
     const unsigned mask = Tile::pieces == 8 ? line_ % 8 : line_ / 2 % 4;
     return line_ * Tile::row_bytes + 16 * (piece ^ mask);
   }
-  /// Eight decoded elements of this thread's row.
   UFP4_DEVICE void put(unsigned step, unsigned piece, const thread::words4& elements) const {
     *reinterpret_cast<thread::words4*>(operands(step) + piece_offset(line, 4 * half + piece)) = elements;
   }
@@ -186,7 +183,6 @@ UFP4_DEVICE void store_waves(const product_group& group, const grouped_product& 
                              const tile_place& first, const float (&acc)[down][across][Op::sums], bool usable = true) {
   constexpr unsigned columns = 16 * across, passes = 16 * columns / Op::wave;  ///< passes: sums of a lane
   const thread::epilogue to = epilogue_of(group, product);
-  const thread::result_scales by = thread::scales_of(to);
   float* mine = reinterpret_cast<float*>(shared_memory()) + wave * 16 * columns;
   const auto in_piece = [](unsigned n) { return n % passes * Op::wave + lane(); };
   const auto put = [&](unsigned m) {
@@ -200,12 +196,12 @@ UFP4_DEVICE void store_waves(const product_group& group, const grouped_product& 
     sync_wave();
   };
   thread::store_bands<down, passes>(
-      to, by, put, [&](unsigned n) { return usable ? mine[in_piece(n)] : quiet_nan; },
+      to, put, [&](unsigned n) { return usable ? mine[in_piece(n)] : quiet_nan; },
       [&](unsigned n) {
         const unsigned at = in_piece(n);
         return thread::element_place{first.row + n / passes * 16 + at / columns, first.col + at % columns};
       },
-      [&](std::size_t i, std::size_t j) { return recomputed(group, product, by, i, j); });
+      [&](std::size_t i, std::size_t j) { return recomputed(group, product, to.by, i, j); });
 }
 
 /// The loop over K. A worker has decode(step, cargo) and multiply(step).
@@ -248,7 +244,6 @@ constexpr unsigned waves_of(unsigned waves) {
 /// Of a kernel: n waves are to fit in a SIMD unit.
 #define UFP4_WAVES(n) __attribute__((amdgpu_waves_per_eu(n)))
 #else
-/// Nothing on the host.
 #define UFP4_WAVES(n)
 #endif
 
@@ -279,7 +274,6 @@ constexpr bool has_instructions(const device_facts& device) {
          device.wave == static_cast<int>(Op::wave);
 }
 
-/// The conditions of every kernel in this file's scheme.
 template <class Op>
 bool matrix_cores_take(const gemm_job& job, const device_facts& device) {
   return has_instructions<Op>(device) && device.shared_bytes >= 64 * 1024 && job.block >= 16 && counts_in_32_bits(job);
@@ -310,7 +304,6 @@ error run_matrix_tiles(std::span<const gemm_job> jobs, unsigned side, std::size_
   return success;
 }
 
-/// The tiles of a single job whose kernel has both.
 inline tile_shape tile_of(const gemm_job& job, const device_facts& device) {
   const unsigned side = tile_side({&job, 1}, device);
   return {side, side};

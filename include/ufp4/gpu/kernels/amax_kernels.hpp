@@ -8,7 +8,6 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 inline constexpr unsigned amax_threads = lanes_threads;
 
-/// One amax: of the matrix after a transform of its rows.
 struct amax_side {
   transform_spec transform{};
   std::uint32_t* bits = nullptr;  ///< is raised
@@ -31,7 +30,6 @@ struct amax_tiles_job {
   amax_side rows{}, cols{};
 };
 
-/// The amax of what has been read.
 struct running_amax {
   std::uint32_t bits = 0;
 
@@ -56,7 +54,6 @@ struct running_amax {
   }
 };
 
-/// Each thread reads sixteen elements of a row.
 UFP4_LAZY_KERNEL(amax_threads) amax_rows(const amax_job job) {
   const transform_spec& t = job.side.transform;
   grid_place at = thread::split(std::size_t{block_index().x} * amax_threads + thread_index().x, job.across);

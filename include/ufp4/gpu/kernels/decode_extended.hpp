@@ -47,7 +47,6 @@ UFP4_LAZY_KERNEL(decode_extended_threads) decode_extended(const extended_operand
   if (k % length == 0) job.scales[at / length] = block.scale;
 }
 
-/// Bytes of a decoded operand.
 inline std::size_t decoded_value_bytes(const gemm_side& side) {
   return (side.rows * side.padded_cols * sizeof(float) + 255) / 256 * 256;
 }

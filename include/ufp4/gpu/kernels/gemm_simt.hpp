@@ -20,7 +20,6 @@ struct simt_tile {
   static constexpr unsigned most_blocks = depth / 2;  ///< in `depth` columns, of the shortest length
 };
 
-/// One operand in shared memory.
 struct simt_operand {
   float table[16];  ///< by code
   float value[simt_tile::depth][simt_tile::stride];
@@ -108,11 +107,10 @@ UFP4_DEVICE void multiply(const simt_job& job, const simt_operand& a, const simt
 UFP4_DEVICE void store(const gemm_job& product, std::size_t row, std::size_t col, const float (&acc)[4][4]) {
   const unsigned x = thread_index().x % 16, y = thread_index().x / 16;
   const thread::epilogue to = thread::epilogue_of(product);
-  const thread::result_scales by = thread::scales_of(to);
   thread::store_sums<16>(
-      to, by, [&](unsigned n) { return acc[n / 4][n % 4]; },
+      to, [&](unsigned n) { return acc[n / 4][n % 4]; },
       [&](unsigned n) { return thread::element_place{row + y + n / 4 * 16, col + x + n % 4 * 16}; },
-      [&](std::size_t i, std::size_t j) { return thread::recomputed(product, by, i, j); });
+      [&](std::size_t i, std::size_t j) { return thread::recomputed(product, to.by, i, j); });
 }
 
 UFP4_LAZY_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {

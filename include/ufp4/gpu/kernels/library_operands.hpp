@@ -21,6 +21,17 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
+/// Where two operands are in a workspace: offsets in bytes, of the left one, of the right one.
+struct operand_plan {
+  std::size_t elements[2] = {}, scales[2] = {}, total = 0;
+
+  std::size_t add(std::size_t bytes) {
+    const std::size_t at = total;
+    total += (bytes + 255) / 256 * 256;
+    return at;
+  }
+};
+
 inline constexpr unsigned decode_threads = 256, decode_steps = 4;
 
 struct decode_bf16_job {
@@ -64,7 +75,6 @@ UFP4_DEVICE bool is_unfit(const decode_bf16_job& job, std::uint32_t product, flo
   return value != 0.0f && scale != 0.0f && (m < job.least || m >= job.limit) && is_finite(value) && is_finite(scale);
 }
 
-/// Eight products value(n) * scale as bf16.
 template <class Value>
 UFP4_DEVICE thread::words4 eight_products(const decode_bf16_job& job, float scale, const Value& value) {
   thread::words4 out;
@@ -86,7 +96,6 @@ UFP4_DEVICE thread::words4 eight_products(const decode_bf16_job& job, float scal
   return out;
 }
 
-/// Eight elements of an operand that is not quantized.
 UFP4_DEVICE thread::words4 round_eight(const decode_bf16_job& job, std::size_t at) {
   const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.row_eights()));
   return eight_products(job, 1.0f, [&](unsigned n) {
@@ -263,7 +272,6 @@ struct decode_scales_job {
   std::uint32_t* unfit = nullptr;  ///< set to 1
 };
 
-/// The place of a row in the paired order.
 UFP4_HD constexpr std::size_t paired_place(std::size_t row) {
   return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }

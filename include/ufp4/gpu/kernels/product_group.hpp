@@ -34,7 +34,6 @@ struct product_group {
   grouped_product product[most_products]{};
 };
 
-/// The product to which tile `tile` of the launch belongs.
 UFP4_DEVICE unsigned product_of(const product_group& group, unsigned tile) {
   unsigned e = 0;
   while (e + 1 < group.count && tile >= group.product[e + 1].first_tile) ++e;
@@ -42,13 +41,9 @@ UFP4_DEVICE unsigned product_of(const product_group& group, unsigned tile) {
 }
 
 UFP4_DEVICE thread::epilogue epilogue_of(const product_group& group, const grouped_product& product) {
-  return {{product.out, group.out, product.rows[0], product.rows[1], product.row_stride, product.col_stride},
-          product.tensor_scale[0],
-          product.tensor_scale[1],
-          group.bias,
-          group.alpha,
-          group.beta,
-          group.mode};
+  return thread::epilogue_of(
+      {product.out, group.out, product.rows[0], product.rows[1], product.row_stride, product.col_stride},
+      product.tensor_scale[0], product.tensor_scale[1], group.bias, group.alpha, group.beta, group.mode);
 }
 
 UFP4_DEVICE thread::operand_memory memory_of(const product_group& group, const grouped_product& product, unsigned s) {
@@ -68,7 +63,6 @@ inline bool counts_in_32_bits(const gemm_job& job) {
   return job.left.rows < most && job.right.rows < most && job.padded() < most;
 }
 
-/// The number of tiles of rows x cols in a product's C.
 inline std::size_t tiles_of(const gemm_job& job, unsigned rows, unsigned cols) {
   return ((job.left.rows + rows - 1) / rows) * ((job.right.rows + cols - 1) / cols);
 }

@@ -75,7 +75,6 @@ struct blocks_job {
   block_tiles tiles;
 };
 
-/// Reads the elements of a tile in the order of memory; zeros outside the matrix.
 UFP4_DEVICE void stage_tile(const source& x, const block_tiles& t, std::size_t row, std::size_t col, float* tile) {
   const bool by_columns = x.row_stride == 1 && x.col_stride != 1;
   for (unsigned e = thread_index().x; e < t.elements(); e += block_threads) {
@@ -171,7 +170,6 @@ struct extended_job {
   unsigned tile = 0;                  ///< columns that are staged together: whole runs
 };
 
-/// The columns of a strip that one thread block quantizes.
 struct strip_region {
   std::size_t strip, row, first, last;  ///< row: of the matrix
 };

@@ -59,7 +59,6 @@ template <lanes_path path>
 inline constexpr std::size_t table_bytes =
     warp::sign_table::bytes + (path == lanes_path::tensor_scaled ? 256 * sizeof(float) : 0);
 
-/// What a thread computes before its first block.
 struct lanes_constants {
   tensor_constants tensor;
   warp::sign_table signs;

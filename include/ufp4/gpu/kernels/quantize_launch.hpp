@@ -23,7 +23,6 @@ inline constexpr unsigned extended = 1, blocks = 2, tensor_scaled = 4, planned =
 /// Are columns contiguous, so that a tile is better read by columns and transposed in shared memory?
 inline bool reads_columns(const source& x) { return x.row_stride == 1 && x.col_stride != 1 && x.rows > 1; }
 
-/// The transpose of x, as a view.
 inline source transposed(const source& x) { return {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride}; }
 
 /// Queues a kernel whose blocks stride over the tiles: no more blocks than the multiprocessors hold at a time, so that
@@ -52,7 +51,6 @@ kernels::tiled_source tiles_of(const source& x, std::size_t across, std::size_t 
   return {thread::reader_of(x), static_cast<unsigned>(wide * high), static_cast<std::uint32_t>(wide == 0 ? 1 : wide)};
 }
 
-/// The run of a transform in whole groups of sixteen.
 inline std::size_t run_of(const transform_spec& t) { return t.n < thread::run_of_thread ? thread::run_of_thread : t.n; }
 
 /// *bits = max(*bits, the amax) of the transpose of x, whose rows are contiguous, after a transform.
@@ -87,7 +85,6 @@ error queue_amax(const stored_quantize_job& job, std::uint32_t* bits, stream whe
 }
 UFP4_GPU_FUNCTION(error queue_amax<parts::all>(const stored_quantize_job&, std::uint32_t*, stream, std::uint32_t*))
 
-/// Queues the scalar codec, for any coder.
 template <class Coder>
 error queue_blocks(const quantize_task& task, const Coder& coder, stream where) {
   const std::size_t strips = task.job.padded_cols == 0 ? 0 : task.job.strips();
@@ -111,7 +108,6 @@ error queue_blocks(const quantize_task& task, const Coder& coder, stream where) 
                 {kernels::block_threads}, bytes, where, kernels::blocks_job<Coder>{task, coder, t});
 }
 
-/// Queues the kernel of extended formats, for any coder.
 template <class Coder>
 error queue_extended(const quantize_task& task, const Coder& coder, stream where) {
   const format_spec& f = task.job.format;
@@ -154,7 +150,6 @@ inline bool takes_lanes(const quantize_task& task) {
 
 using kernels::lanes_path, kernels::table_bytes;
 
-/// The path of the lanes kernels for a quantization.
 inline lanes_path path_of(const quantize_task& task) {
   if (!thread::has_plan(thread::plan_of(task.job.format.grid), task.rounding)) return lanes_path::levels;
   return task.job.format.has_tensor_scale() ? lanes_path::tensor_scaled : lanes_path::planned;
@@ -191,7 +186,6 @@ inline kernels::lanes_side side_of(const quantize_task& task) {
   return side;
 }
 
-/// Queues the quantization of a matrix whose columns are contiguous.
 template <lanes_path path, unsigned tile_rows>
 error queue_columns(const kernels::lanes_side& side, stream where) {
   using Tile = block::transposed_tile<tile_rows>;
@@ -204,7 +198,6 @@ error queue_columns(const kernels::lanes_side& side, stream where) {
                       Tile::bytes + table_bytes<path>, where, job);
 }
 
-/// Queues the quantization of any other matrix.
 template <lanes_path path>
 error queue_rows(kernels::lanes_side side, stream where) {
   const std::size_t rows = side.squares ? (std::size_t{side.rows} + 15) / 16 * 16 : side.rows;
@@ -212,7 +205,6 @@ error queue_rows(kernels::lanes_side side, stream where) {
   return launch_tiles(listed<&kernels::quantize_lanes<path>>, side.tiles, table_bytes<path>, where, side);
 }
 
-/// Queues the kernel of a path, whatever the strides.
 template <lanes_path path>
 error queue_path(const kernels::lanes_side& side, stream where) {
   constexpr unsigned tile_rows = path == lanes_path::levels ? 256 : 64;
@@ -234,16 +226,23 @@ error queue_lanes(const quantize_task& task, stream where) {
   return not_supported;  // not reached
 }
 
+template <bool extended, class Rule, class Rounding>
+error queue_scalar(const quantize_task& task, const Rule& rule, const Rounding& rounding, stream where) {
+  const block_coder<Rounding, Rule, extended ? features::all : ~features::further_parts> coder{
+      task.job.format, rule, {}, rounding};
+  if constexpr (extended)
+    return queue_extended(task, coder, where);
+  else
+    return queue_blocks(task, coder, where);
+}
+
 /// Queues a quantization: codes, scales and the tensor scale of a two-level format are written, the report is added to.
 template <unsigned of = parts::all>
 error queue_quantize(const quantize_task& task, stream where) {
   if constexpr ((of & parts::extended) != 0)
-    if (needs_portable(task.job.format))
-      return queue_extended(task, block_coder<rounding_spec>{task.job.format, task.rule, {}, task.rounding}, where);
+    if (needs_portable(task.job.format)) return queue_scalar<true>(task, task.rule, task.rounding, where);
   if (takes_lanes(task)) return queue_lanes<of>(task, where);
-  using coder = block_coder<rounding_spec, scale_rule_spec, ~features::further_parts>;
-  if constexpr ((of & parts::blocks) != 0)
-    return queue_blocks(task, coder{task.job.format, task.rule, {}, task.rounding}, where);
+  if constexpr ((of & parts::blocks) != 0) return queue_scalar<false>(task, task.rule, task.rounding, where);
   return not_supported;  // not reached
 }
 UFP4_GPU_FUNCTION(error queue_quantize<parts::all>(const quantize_task&, stream))

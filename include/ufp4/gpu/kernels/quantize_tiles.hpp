@@ -53,7 +53,6 @@ struct tile_taker {
     col = squares ? me / (16 * Tile::sixteens_down) * 16 + me % 16 : me / Tile::sixteens_down;
     sixteen = squares ? me / 16 % Tile::sixteens_down : me % Tile::sixteens_down;
   }
-  /// In the transpose, for the tile at `at`.
   UFP4_DEVICE grid_place here(const grid_place& at) const {
     return {at.sixteen * Tile::cols + col, at.row * Tile::sixteens_down + sixteen};
   }

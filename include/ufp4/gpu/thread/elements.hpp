@@ -32,8 +32,9 @@ UFP4_DEVICE float widened_fp16(std::uint32_t half) {
   const float value = to_float(magnitude << 13) * 0x1p112f;
   return to_float(to_bits(value) | sign);
 }
-/// Element (i, k).
-UFP4_DEVICE float load(const source& x, std::size_t i, std::size_t k) {
+/// Element (i, k) of a source or a sink.
+template <class View>
+UFP4_DEVICE float load(const View& x, std::size_t i, std::size_t k) {
   const std::ptrdiff_t at = x.offset(i, k);
   switch (x.kind) {
     case dtype::f32: return static_cast<const float*>(x.data)[at];

@@ -71,22 +71,22 @@ UFP4_DEVICE_CALL float recomputed(const gemm_job& job, result_scales by, std::si
 
 /// What turns the sums of a job into C.
 struct epilogue {
-  sink out{};                                                        ///< C
-  const float *tensor_scale_a = nullptr, *tensor_scale_b = nullptr;  ///< in device memory, or nullptr for 1
-  const float* bias = nullptr;                                       ///< one for each column, or nullptr
-  float alpha = 1, beta = 0;                                         ///< as in gemm_options
-  accumulate mode = accumulate::fast;                                ///< as in gemm_options
+  sink out{};                          ///< C
+  result_scales by{};                  ///< the tensor scales, which a thread reads once
+  const float* bias = nullptr;         ///< one for each column, or nullptr
+  float alpha = 1, beta = 0;           ///< as in gemm_options
+  accumulate mode = accumulate::fast;  ///< as in gemm_options
 };
+/// `scale_a`, `scale_b`: in device memory, or nullptr for 1.
+UFP4_DEVICE epilogue epilogue_of(const sink& out, const float* scale_a, const float* scale_b, const float* bias,
+                                 float alpha, float beta, accumulate mode) {
+  const float a = scale_a == nullptr ? 1.0f : *scale_a;
+  const float b = scale_b == nullptr ? 1.0f : *scale_b;
+  return {out, {a, rounded(alpha * b), b}, bias, alpha, beta, mode};
+}
 /// The epilogue of a job.
 UFP4_DEVICE epilogue epilogue_of(const gemm_job& job) {
-  return {job.out, job.left.tensor_scale, job.right.tensor_scale, job.bias, job.alpha, job.beta, job.mode};
-}
-
-/// The tensor scales, which a thread reads once.
-UFP4_DEVICE result_scales scales_of(const epilogue& to) {
-  const float a = to.tensor_scale_a == nullptr ? 1.0f : *to.tensor_scale_a;
-  const float b = to.tensor_scale_b == nullptr ? 1.0f : *to.tensor_scale_b;
-  return {a, rounded(to.alpha * b), b};
+  return epilogue_of(job.out, job.left.tensor_scale, job.right.tensor_scale, job.bias, job.alpha, job.beta, job.mode);
 }
 
 /// Is x neither zero, subnormal, infinite nor NaN?
@@ -97,7 +97,8 @@ UFP4_DEVICE bool is_normal(float x) {
 
 /// The sum times alpha and the tensor scales. The bound of the fast modes holds for every tensor scale, so there the
 /// product is rounded once if a factor is outside the normal range.
-UFP4_DEVICE float scaled_result(const epilogue& to, const result_scales& by, float acc) {
+UFP4_DEVICE float scaled_result(const epilogue& to, float acc) {
+  const result_scales& by = to.by;
   const float left = rounded(acc * by.a);
   if (to.mode == accumulate::exact_blocks || (is_normal(left) && is_normal(by.alpha_b)))
     return rounded(left * by.alpha_b);
@@ -108,22 +109,13 @@ UFP4_DEVICE float scaled_result(const epilogue& to, const result_scales& by, flo
 /// C(i, j) from its scaled result; i and j must be inside C.
 UFP4_DEVICE void store_scaled(const epilogue& to, std::size_t i, std::size_t j, float r) {
   if (to.bias != nullptr) r = r + to.bias[j];
-  const source old{to.out.data, to.out.kind, to.out.rows, to.out.cols, to.out.row_stride, to.out.col_stride};
-  if (to.beta != 0.0f) r = fma(to.beta, load(old, i, j), r);
+  if (to.beta != 0.0f) r = fma(to.beta, load(to.out, i, j), r);
   store(to.out, i, j, r);
 }
 
-/// C(i, j) from its sum; i and j must be inside C. recompute(i, j) is called for a sum that is not finite.
-template <class Recompute>
-UFP4_DEVICE void store_sum(const epilogue& to, const result_scales& by, std::size_t i, std::size_t j, float sum,
-                           const Recompute& recompute) {
-  store_scaled(to, i, j, ufp4::detail::is_finite(sum) ? scaled_result(to, by, sum) : recompute(i, j));
-}
-
-/// The same, where the sum that is not finite is computed from the operands of a job, a kernel's UFP4_PARAMETER.
-UFP4_DEVICE void store_sum(const gemm_job& job, const epilogue& to, const result_scales& by, std::size_t i,
-                           std::size_t j, float sum) {
-  store_sum(to, by, i, j, sum, [&](std::size_t row, std::size_t col) { return recomputed(job, by, row, col); });
+/// C(i, j) from its sum; i and j must be inside C. The job must be a kernel's UFP4_PARAMETER.
+UFP4_DEVICE void store_sum(const gemm_job& job, const epilogue& to, std::size_t i, std::size_t j, float sum) {
+  store_scaled(to, i, j, ufp4::detail::is_finite(sum) ? scaled_result(to, sum) : recomputed(job, to.by, i, j));
 }
 
 /// A row and a column of C.
@@ -134,8 +126,8 @@ struct element_place {
 /// a band readable; sum(n) is stored at place(n), n = band * passes + pass. The sums that are not finite follow in a
 /// loop, so that the unrolled code does not contain `recompute` once for each sum.
 template <unsigned bands, unsigned passes, class Put, class Sum, class Place, class Recompute>
-UFP4_DEVICE void store_bands(const epilogue& to, const result_scales& by, const Put& put, const Sum& sum,
-                             const Place& place, const Recompute& recompute) {
+UFP4_DEVICE void store_bands(const epilogue& to, const Put& put, const Sum& sum, const Place& place,
+                             const Recompute& recompute) {
   static_assert(bands * passes <= 64);
   std::uint64_t again = 0;
   UFP4_UNROLL
@@ -146,7 +138,7 @@ UFP4_DEVICE void store_bands(const epilogue& to, const result_scales& by, const 
       if (at.row >= to.out.rows || at.col >= to.out.cols) continue;
       const float one = sum(n);
       if (ufp4::detail::is_finite(one))
-        store_scaled(to, at.row, at.col, scaled_result(to, by, one));
+        store_scaled(to, at.row, at.col, scaled_result(to, one));
       else
         again |= std::uint64_t{1} << n;
     }
@@ -158,9 +150,8 @@ UFP4_DEVICE void store_bands(const epilogue& to, const result_scales& by, const 
 }
 /// The same of `count` sums in registers: every index is a constant.
 template <unsigned count, class Sum, class Place, class Recompute>
-UFP4_DEVICE void store_sums(const epilogue& to, const result_scales& by, const Sum& sum, const Place& place,
-                            const Recompute& recompute) {
-  store_bands<count, 1>(to, by, [](unsigned) {}, sum, place, recompute);
+UFP4_DEVICE void store_sums(const epilogue& to, const Sum& sum, const Place& place, const Recompute& recompute) {
+  store_bands<count, 1>(to, [](unsigned) {}, sum, place, recompute);
 }
 
 /// A tile of sums in shared memory as C: consecutive threads of the block store consecutive elements of a row.
@@ -169,11 +160,10 @@ template <unsigned rows, unsigned cols, unsigned threads>
 UFP4_DEVICE void store_tile(const gemm_job& job, std::size_t first_row, std::size_t first_col, const float* sums,
                             unsigned stride, bool usable = true) {
   const epilogue to = epilogue_of(job);
-  const result_scales by = scales_of(to);
   for (unsigned at = thread_index().x; at < rows * cols; at += threads) {
     const std::size_t i = first_row + at / cols, j = first_col + at % cols;
     if (i >= to.out.rows || j >= to.out.cols) continue;
-    store_sum(job, to, by, i, j, usable ? sums[at / cols * stride + at % cols] : ufp4::detail::quiet_nan);
+    store_sum(job, to, i, j, usable ? sums[at / cols * stride + at % cols] : ufp4::detail::quiet_nan);
   }
 }
 
@@ -200,15 +190,13 @@ UFP4_DEVICE bool whole_runs(const sink& x) {
 }
 
 /// Four columns of C(i, j ..) from their sums, which must be finite.
-UFP4_DEVICE void store_finite_run(const epilogue& to, const result_scales& by, std::size_t i, std::size_t j,
-                                  const float (&sum)[epilogue_run]) {
-  const source old{to.out.data, to.out.kind, to.out.rows, to.out.cols, to.out.row_stride, to.out.col_stride};
+UFP4_DEVICE void store_finite_run(const epilogue& to, std::size_t i, std::size_t j, const float (&sum)[epilogue_run]) {
   float r[epilogue_run];
   UFP4_UNROLL
   for (unsigned n = 0; n < epilogue_run; ++n) {
-    r[n] = scaled_result(to, by, sum[n]);
+    r[n] = scaled_result(to, sum[n]);
     if (to.bias != nullptr) r[n] = r[n] + to.bias[j + n];
-    if (to.beta != 0.0f) r[n] = fma(to.beta, load(old, i, j + n), r[n]);
+    if (to.beta != 0.0f) r[n] = fma(to.beta, load(to.out, i, j + n), r[n]);
   }
   store_run(to.out, i, j, r);
 }
@@ -218,7 +206,6 @@ template <unsigned rows, unsigned cols, unsigned threads>
 UFP4_DEVICE void store_tile_runs(const gemm_job& job, std::size_t first_row, std::size_t first_col, const float* sums,
                                  unsigned stride, unsigned thread, bool usable) {
   const epilogue to = epilogue_of(job);
-  const result_scales by = scales_of(to);
   const bool runs = whole_runs(to.out) && first_col % epilogue_run == 0;
   for (unsigned at = thread; at < rows * cols / epilogue_run; at += threads) {
     const unsigned row = at / (cols / epilogue_run), col = at % (cols / epilogue_run) * epilogue_run;
@@ -233,11 +220,11 @@ UFP4_DEVICE void store_tile_runs(const gemm_job& job, std::size_t first_row, std
       finite = finite && ufp4::detail::is_finite(sum[n]);
     }
     if (runs && finite && j + epilogue_run <= to.out.cols) {
-      store_finite_run(to, by, i, j, sum);
+      store_finite_run(to, i, j, sum);
       continue;
     }
     for (unsigned n = 0; n < epilogue_run && j + n < to.out.cols; ++n)  // rare
-      store_sum(job, to, by, i, j + n, usable ? sums[row * stride + col + n] : ufp4::detail::quiet_nan);
+      store_sum(job, to, i, j + n, usable ? sums[row * stride + col + n] : ufp4::detail::quiet_nan);
   }
 }
 
