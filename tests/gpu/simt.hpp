@@ -575,12 +575,10 @@ inline error allocate(void** p, std::size_t bytes) {
   if (simt::settings().capturing) return error::forbidden;
   return posix_memalign(p, 256, bytes == 0 ? 1 : bytes) == 0 ? success : error::out_of_memory;  // as a device's
 }
-inline error allocate(void** p, std::size_t bytes, stream) { return allocate(p, bytes); }
 inline error release(void* p) {
   std::free(p);
   return success;
 }
-inline error release(void* p, stream) { return release(p); }
 inline error wait(stream) {
   ++simt::calls().waits;
   if (simt::settings().capturing) return error::forbidden;

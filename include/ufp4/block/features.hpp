@@ -79,13 +79,13 @@ UFP4_HD constexpr bool is_power_of_two(float x) {
   return (bits & 0x007FFFFFu) == 0 && bits >= 67u << 23 && bits <= 187u << 23;
 }
 /// Whether the magnitudes of a grid are a power of two times these, and its negative values the same.
-constexpr bool has_magnitudes(const grid4& g, const int (&multiple)[8]) {
+UFP4_HD constexpr bool has_magnitudes(const grid4& g, const int (&multiple)[8]) {
   bool same = g.zero == 7 && g.levels == 15 && is_power_of_two(g.level[8]);
   for (int i = 0; same && i < 8; ++i)
     same = g.level[7 + i] == g.level[8] * static_cast<float>(multiple[i]) && g.level[7 - i] == -g.level[7 + i];
   return same;
 }
-constexpr features features_of(const grid4& g) {
+UFP4_HD constexpr features features_of(const grid4& g) {
   if (has_magnitudes(g, {0, 1, 2, 3, 4, 5, 6, 7})) return features::uniform_grid;
   return has_magnitudes(g, {0, 1, 2, 3, 4, 6, 8, 12}) ? features::two_bit_grid : features::other_grid;
 }

@@ -87,20 +87,52 @@ struct f16_scale {
 /// Bit 7 of a byte is set where a scale is negative or NaN.
 UFP4_DEVICE std::uint32_t unfit_e4m3(std::uint32_t couple) { return couple | (couple + 0x0101u); }
 
-UFP4_DEVICE void fold_int4(std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) {
-  const std::uint32_t moved[4] = {codes << 4, codes, codes >> 4, codes >> 8};
+/// What the types of operands have: a product of pairs and an mma.
+struct pairs_f16 {
+  UFP4_DEVICE static std::uint32_t times(std::uint32_t x, std::uint32_t by) { return thread::multiply_f16(x, by); }
+  UFP4_DEVICE static void add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+    mma::mma_f16(d, a, b);
+  }
+};
+
+// Decodings: fold() makes pairs of eight codes times their scale. in_order: a pair is two consecutive codes, else codes
+// j and j + 4.
+
+struct int4_to_f16 : pairs_f16 {
+  static constexpr bool in_order = false;
+  UFP4_DEVICE explicit int4_to_f16(unsigned) {}
+  UFP4_DEVICE void fold(std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) const {
+    const std::uint32_t moved[4] = {codes << 4, codes, codes >> 4, codes >> 8};
+    UFP4_UNROLL
+    for (unsigned j = 0; j < 4; ++j)
+      pairs[j] = thread::fma_f16((moved[j] & 0x00F000F0u) ^ 0x64806480u, scale.by, scale.offset);
+  }
+};
+struct fp4_to_f16 : pairs_f16 {
+  static constexpr bool in_order = false;
+  unsigned bits;  ///< of the mantissa
+  UFP4_DEVICE explicit fp4_to_f16(unsigned mantissa_bits) : bits(mantissa_bits) {}
+  UFP4_DEVICE void fold(std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) const {
+    const std::uint32_t magnitudes = 0x07070707u << (2 - bits);
+    const std::uint32_t even = (codes << 4 & 0x80808080u) | (codes << (2 - bits) & magnitudes);
+    const std::uint32_t odd = (codes & 0x80808080u) | (codes >> (2 + bits) & magnitudes);
+    UFP4_UNROLL
+    for (unsigned j = 0; j < 4; ++j)
+      pairs[j] = times(thread::byte_permute(j % 2 == 0 ? even : odd, 0, j < 2 ? 0x2404u : 0x3414u), scale.by);
+  }
+};
+
+/// Adds the products of eight k of each lane, as two mma of pairs.
+template <class Decoding, class Shape>
+UFP4_DEVICE void add_products(stream_sums<Shape>& sums, unsigned n, const std::uint32_t (&a)[2 * Shape::tiles][4],
+                              const std::uint32_t (&b)[4]) {
   UFP4_UNROLL
-  for (unsigned j = 0; j < 4; ++j)
-    pairs[j] = thread::fma_f16((moved[j] & 0x00F000F0u) ^ 0x64806480u, scale.by, scale.offset);
-}
-UFP4_DEVICE void fold_fp4(unsigned bits, std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) {
-  const std::uint32_t magnitudes = 0x07070707u << (2 - bits);
-  const std::uint32_t even = (codes << 4 & 0x80808080u) | (codes << (2 - bits) & magnitudes);
-  const std::uint32_t odd = (codes & 0x80808080u) | (codes >> (2 + bits) & magnitudes);
-  UFP4_UNROLL
-  for (unsigned j = 0; j < 4; ++j)
-    pairs[j] =
-        thread::multiply_f16(thread::byte_permute(j % 2 == 0 ? even : odd, 0, j < 2 ? 0x2404u : 0x3414u), scale.by);
+  for (unsigned m = 0; m < Shape::tiles; ++m) {
+    const auto& upper = a[2 * m];
+    const auto& lower = a[2 * m + 1];
+    Decoding::add(sums.acc[m][n], {upper[0], lower[0], upper[1], lower[1]}, {b[0], b[1]});
+    Decoding::add(sums.acc[m][n], {upper[2], lower[2], upper[3], lower[3]}, {b[2], b[3]});
+  }
 }
 
 template <class Shape, bool integers>
@@ -109,24 +141,19 @@ struct f16_streamer {
     f16_piece<2 * Shape::tiles> weights;
     f16_piece<Shape::groups> narrow;
   };
-  unsigned weight_bits, narrow_bits;
+  using decoding = std::conditional_t<integers, int4_to_f16, fp4_to_f16>;
+  decoding of_weights, of_narrow;
   f16_rows<2 * Shape::tiles> weights;
   f16_rows<Shape::groups> narrow;
   stream_sums<Shape> sums{};
   std::uint32_t unfit = 0;
 
   UFP4_DEVICE f16_streamer(const f16_stream_job& job, std::size_t first_row)
-      : weight_bits(job.weight_bits),
-        narrow_bits(job.narrow_bits),
+      : of_weights(job.weight_bits),
+        of_narrow(job.narrow_bits),
         weights(job.weights, first_row, job.padded),
         narrow(job.narrow, 0, job.padded) {}
 
-  UFP4_DEVICE static void fold(unsigned bits, std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) {
-    if constexpr (integers)
-      fold_int4(codes, scale, pairs);
-    else
-      fold_fp4(bits, codes, scale, pairs);
-  }
   template <unsigned count>
   UFP4_DEVICE void take_scales(const f16_piece<count>& from, unsigned which, f16_scale (&to)[count]) {
     UFP4_UNROLL
@@ -151,18 +178,12 @@ struct f16_streamer {
                             const f16_scale (&by)[Shape::groups]) {
     std::uint32_t a[2 * Shape::tiles][4];
     UFP4_UNROLL
-    for (unsigned m = 0; m < 2 * Shape::tiles; ++m) fold(weight_bits, from.weights.codes[m].word[w], of[m], a[m]);
+    for (unsigned m = 0; m < 2 * Shape::tiles; ++m) of_weights.fold(from.weights.codes[m].word[w], of[m], a[m]);
     UFP4_UNROLL
     for (unsigned n = 0; n < Shape::groups; ++n) {
       std::uint32_t b[4];
-      fold(narrow_bits, from.narrow.codes[n].word[w], by[n], b);
-      UFP4_UNROLL
-      for (unsigned m = 0; m < Shape::tiles; ++m) {
-        const auto& upper = a[2 * m];
-        const auto& lower = a[2 * m + 1];
-        mma::mma_f16(sums.acc[m][n], {upper[0], lower[0], upper[1], lower[1]}, {b[0], b[1]});
-        mma::mma_f16(sums.acc[m][n], {upper[2], lower[2], upper[3], lower[3]}, {b[2], b[3]});
-      }
+      of_narrow.fold(from.narrow.codes[n].word[w], by[n], b);
+      add_products<decoding>(sums, n, a, b);
     }
   }
 

@@ -44,23 +44,14 @@ struct plain_stream_job : stream_job {
   std::size_t plain_pitch = 0, plain_cols = 0;  ///< bytes from row to row, columns
 };
 
-/// What the types of operands have: a product of pairs and an mma.
-struct plain_bf16 {
+struct pairs_bf16 {
   UFP4_DEVICE static std::uint32_t times(std::uint32_t x, std::uint32_t by) { return thread::multiply_bf16(x, by); }
   UFP4_DEVICE static void add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
     mma::mma_bf16(d, a, b);
   }
 };
-struct plain_f16 {
-  UFP4_DEVICE static std::uint32_t times(std::uint32_t x, std::uint32_t by) { return thread::multiply_f16(x, by); }
-  UFP4_DEVICE static void add(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-    mma::mma_f16(d, a, b);
-  }
-};
 
-// Decodings. in_order: a pair is two consecutive codes, else codes j and j + 4.
-
-struct fp4_to_bf16 : plain_bf16 {
+struct fp4_to_bf16 : pairs_bf16 {
   static constexpr bool in_order = false;
   unsigned bits;
   std::uint32_t unit;
@@ -74,7 +65,7 @@ struct fp4_to_bf16 : plain_bf16 {
     }
   }
 };
-struct grid_to_bf16 : plain_bf16 {
+struct grid_to_bf16 : pairs_bf16 {
   static constexpr bool in_order = true;
   thread::half_table values;
   UFP4_DEVICE explicit grid_to_bf16(const plain_stream_job& job) : values(job.values) {}
@@ -82,21 +73,6 @@ struct grid_to_bf16 : plain_bf16 {
     thread::decode8_bf16(values, codes, pairs);
     UFP4_UNROLL
     for (std::uint32_t& pair : pairs) pair = times(pair, scale.by);
-  }
-};
-struct fp4_to_f16 : plain_f16 {
-  static constexpr bool in_order = false;
-  unsigned bits;
-  UFP4_DEVICE explicit fp4_to_f16(const plain_stream_job& job) : bits(job.bits) {}
-  UFP4_DEVICE void fold(std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) const {
-    fold_fp4(bits, codes, scale, pairs);
-  }
-};
-struct int4_to_f16 : plain_f16 {
-  static constexpr bool in_order = false;
-  UFP4_DEVICE explicit int4_to_f16(const plain_stream_job&) {}
-  UFP4_DEVICE void fold(std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) const {
-    fold_int4(codes, scale, pairs);
   }
 };
 
@@ -154,6 +130,14 @@ struct plain_rows {
   }
 };
 
+template <class Decoding>
+UFP4_DEVICE Decoding decoding_of(const plain_stream_job& job) {
+  if constexpr (std::is_constructible_v<Decoding, unsigned>)
+    return Decoding(job.bits);
+  else
+    return Decoding(job);
+}
+
 template <class Shape, class Decoding>
 struct plain_streamer {
   static constexpr unsigned weight_rows = 2 * Shape::tiles;
@@ -164,7 +148,7 @@ struct plain_streamer {
   bool unfit = false;
 
   UFP4_DEVICE plain_streamer(const plain_stream_job& job, std::size_t first_row)
-      : decoding(job), how(job.scale), rows(job, first_row) {}
+      : decoding(decoding_of<Decoding>(job)), how(job.scale), rows(job, first_row) {}
 
   UFP4_DEVICE f16_scale scale_of(std::uint32_t byte) const {
     const std::uint32_t placed = byte * how.place;
@@ -214,16 +198,7 @@ struct plain_streamer {
     UFP4_UNROLL
     for (unsigned i = 0; i < weight_rows; ++i) decoding.fold(from.codes[i].word[w], scale[i], a[i]);
     UFP4_UNROLL
-    for (unsigned n = 0; n < Shape::groups; ++n) {
-      const thread::words4 b = in_pairs(from.plain[n][w]);
-      UFP4_UNROLL
-      for (unsigned m = 0; m < Shape::tiles; ++m) {
-        const auto& upper = a[2 * m];
-        const auto& lower = a[2 * m + 1];
-        Decoding::add(sums.acc[m][n], {upper[0], lower[0], upper[1], lower[1]}, {b.word[0], b.word[1]});
-        Decoding::add(sums.acc[m][n], {upper[2], lower[2], upper[3], lower[3]}, {b.word[2], b.word[3]});
-      }
-    }
+    for (unsigned n = 0; n < Shape::groups; ++n) add_products<Decoding>(sums, n, a, in_pairs(from.plain[n][w]).word);
   }
 
   UFP4_DEVICE void run(std::size_t padded, std::size_t plain_cols) {

@@ -279,7 +279,7 @@ status queue_layer(const char* operation, const context& ctx, layer_call call) {
 
 inline const char* quantizer_of(const layer_side& side) {
   for (std::size_t e = 0; side.quantizes() && e < side.parts.size(); ++e)
-    if (side.parts[e].rows != 0 && side.parts[e].cols != 0) return quantize_kernel_name(task_of_part(side, e));
+    if (side.parts[e].rows != 0 && side.parts[e].cols != 0) return quantize_kernel(task_of_part(side, e)).name;
   return "";
 }
 

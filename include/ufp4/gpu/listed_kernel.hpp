@@ -11,8 +11,8 @@
 // called. A shared library's kernels are in the list while it is loaded.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
+#include <mutex>
 #include <ufp4/gpu/vendor.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
@@ -33,42 +33,26 @@ class kernel_list {
   };
 
   void add(node& n) {
-    const lock held(busy_);
+    const std::lock_guard held(busy_);
     n.next = first_;
     first_ = &n;
   }
   void remove(const node& n) {
-    const lock held(busy_);
+    const std::lock_guard held(busy_);
     node** at = &first_;
     while (*at != &n) at = &(*at)->next;
     *at = n.next;
   }
   /// Loads all of them onto the current device; the first error ends it.
   error load_all() {
-    const lock held(busy_);
+    const std::lock_guard held(busy_);
     for (const node* n = first_; n != nullptr; n = n->next)
       if (const error e = load(n->entry); e != success) return e;
     return success;
   }
 
  private:
-  class lock {
-   public:
-    explicit lock(std::atomic_flag& busy) : busy_(busy) {
-      while (busy_.test_and_set(std::memory_order_acquire)) busy_.wait(true, std::memory_order_relaxed);
-    }
-    lock(const lock&) = delete;
-    lock& operator=(const lock&) = delete;
-    ~lock() {
-      busy_.clear(std::memory_order_release);
-      busy_.notify_one();
-    }
-
-   private:
-    std::atomic_flag& busy_;
-  };
-
-  std::atomic_flag busy_;
+  std::mutex busy_;
   node* first_ = nullptr;
 };
 inline constinit kernel_list program_kernels;

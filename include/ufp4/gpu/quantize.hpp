@@ -144,14 +144,14 @@ error queue_quantization(const matrix_view<T>& x, const quantized_view<format_of
 }
 
 template <quantizer_target F, class O>
-const char* kernel_name(const quantize_task& task, const O&) {
-  return has_own_coder<F, O> && !needs_portable(task.job.format) ? "quantize_blocks" : quantize_kernel_name(task);
-}
-template <quantizer_target F, class O>
-std::string kernel_note(const quantize_task& task, const O&) {
-  if (compat::preset<F>) return "a compat preset has a coder of its own, which uses one thread for each block";
-  if (has_own_coder<F, O>) return "a rounding policy or scale rule of the program's own uses one thread for each block";
-  return quantize_kernel_note(task);
+kernel_choice kernel_of(const quantize_task& task, const O&) {
+  kernel_choice kernel = quantize_kernel(task);
+  if (has_own_coder<F, O> && !needs_portable(task.job.format)) kernel.name = "quantize_blocks";
+  if (compat::preset<F>)
+    kernel.note = "a compat preset has a coder of its own, which uses one thread for each block";
+  else if (has_own_coder<F, O>)
+    kernel.note = "a rounding policy or scale rule of the program's own uses one thread for each block";
+  return kernel;
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU
@@ -207,7 +207,8 @@ template <quantizer_target F, matrix_scalar T, class... Policies>
 quantize_explanation explain(const context&, const matrix_view<T>& x, const Policies&... policies) {
   const auto all = detail::collect_for<format_of<F>>(policies...);
   const auto task = detail::task_of<F>(x, quantized_view<format_of<F>>{}, all, nullptr);
-  return {"quantize", detail::kernel_name<F>(task, all), detail::kernel_note<F>(task, all)};
+  const detail::kernel_choice kernel = detail::kernel_of<F>(task, all);
+  return {"quantize", kernel.name, kernel.note};
 }
 
 /// quantize<Rows>(x) and quantize<Cols>(transpose(x)), as a training step needs them of an activation or a gradient.
@@ -261,8 +262,8 @@ quantize_explanation explain_both(const context&, const matrix_view<T>& x, const
   const auto down = detail::task_of<Rows>(x, quantized_view<format_of<Rows>>{}, for_rows.options, nullptr);
   const auto across = detail::task_of<Cols>(transpose(x), quantized_view<format_of<Cols>>{}, for_cols.options, nullptr);
   if (detail::reads_once<Rows, Cols, R, C>(down, across)) return {"quantize_both", "quantize_tiles", {}};
-  return {"quantize_both", detail::kernel_name<Rows>(down, for_rows.options),
-          detail::concat("x is read twice, by ", detail::kernel_name<Cols>(across, for_cols.options),
+  return {"quantize_both", detail::kernel_of<Rows>(down, for_rows.options).name,
+          detail::concat("x is read twice, by ", detail::kernel_of<Cols>(across, for_cols.options).name,
                          " for its transpose")};
 }
 

@@ -37,8 +37,8 @@
 // | device_max_magnitude                   |                                                                          |
 //
 // and host code uses: stream, error, launch, load, set_zero, copy, allocate, release, wait, facts, and
-// target_spelling_of (an architecture). Of the host functions only `wait` and `allocate` and `release` without a stream
-// wait for the device, and the first `launch` of a kernel that was not loaded.
+// target_spelling_of (an architecture). Of the host functions only `wait`, `allocate` and `release` wait for the device,
+// and the first `launch` of a kernel that was not loaded.
 // UFP4_SIMT_HEADER must be defined before the first header of ufp4.
 #pragma once
 
@@ -193,12 +193,10 @@ inline error set_zero(void* p, std::size_t bytes, stream where) {
 inline error copy(void* to, const void* from, std::size_t bytes, stream where) {
   return UFP4_RUNTIME(MemcpyAsync)(to, from, bytes, UFP4_RUNTIME(MemcpyDefault), where);
 }
-/// Device memory, aligned to 256 bytes; with a stream, in the order of the stream.
+/// Device memory, aligned to 256 bytes.
 inline error allocate(void** p, std::size_t bytes) { return UFP4_RUNTIME(Malloc)(p, bytes); }
-inline error allocate(void** p, std::size_t bytes, stream where) { return UFP4_RUNTIME(MallocAsync)(p, bytes, where); }
 /// Frees such memory.
 inline error release(void* p) { return UFP4_RUNTIME(Free)(p); }
-inline error release(void* p, stream where) { return UFP4_RUNTIME(FreeAsync)(p, where); }
 /// Waits until all work on the stream is complete.
 inline error wait(stream where) { return UFP4_RUNTIME(StreamSynchronize)(where); }
 /// The number of the current device.

@@ -247,23 +247,23 @@ error queue_quantize(const quantize_task& task, stream where) {
 }
 UFP4_GPU_FUNCTION(error queue_quantize<parts::all>(const quantize_task&, stream))
 
-inline const char* quantize_kernel_name(const quantize_task& task) {
-  if (needs_portable(task.job.format)) return "quantize_extended";
-  if (!takes_lanes(task)) return "quantize_blocks";
-  return reads_columns(task.job.x) ? "quantize_tiles" : "quantize_lanes";
-}
-inline const char* quantize_kernel_note(const quantize_task& task) {
-  if (needs_portable(task.job.format)) return "an extended format uses one thread for each block";
-  if (!takes_lanes(task)) {
-    return ufp4::detail::reads_values(task.rule)
-               ? "a scale rule that reads a block's values uses one thread for each block"
-               : "blocks of this shape (or squares with a transform longer than 16) use one thread for each block";
-  }
-  if (thread::plan_of(task.job.format.grid).kind == thread::rounding_plan::grid::levels)
-    return "values are rounded by a loop over the grid's levels";
-  const bool fast =
-      task.rounding.what == rounding_spec::kind::nearest_even || task.rounding.what == rounding_spec::kind::stochastic;
-  return fast ? "" : "nearest_away and toward_zero round by a loop over the grid's levels";
+/// A kernel's name, and why a faster one is not used.
+struct kernel_choice {
+  const char *name, *note;
+};
+inline kernel_choice quantize_kernel(const quantize_task& task) {
+  if (needs_portable(task.job.format))
+    return {"quantize_extended", "an extended format uses one thread for each block"};
+  if (!takes_lanes(task))
+    return {"quantize_blocks",
+            ufp4::detail::reads_values(task.rule)
+                ? "a scale rule that reads a block's values uses one thread for each block"
+                : "blocks of this shape (or squares with a transform longer than 16) use one thread for each block"};
+  const bool has_levels = thread::plan_of(task.job.format.grid).kind == thread::rounding_plan::grid::levels;
+  return {reads_columns(task.job.x) ? "quantize_tiles" : "quantize_lanes",
+          has_levels                            ? "values are rounded by a loop over the grid's levels"
+          : path_of(task) == lanes_path::levels ? "nearest_away and toward_zero round by a loop over the grid's levels"
+                                                : ""};
 }
 
 /// The tile that quantize_both reads once: the longest run of either side is its edge.

@@ -81,16 +81,6 @@ struct rounding_plan {
   std::uint32_t zeros = 0;            ///< eight codes of +0
 };
 
-/// Are the levels of the grid these multiples of the unit, with both signs?
-UFP4_HD constexpr bool has_magnitudes(const grid4& g, float unit, const int (&multiple)[8]) {
-  bool same = true;
-  for (int i = 0; i < 8; ++i) {
-    const float magnitude = unit * static_cast<float>(multiple[i]);
-    same = same && g.level[7 + i] == magnitude && g.level[7 - i] == -magnitude;
-  }
-  return same;
-}
-
 /// The plan of a grid.
 UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
   rounding_plan p;
@@ -111,8 +101,9 @@ UFP4_HD constexpr rounding_plan plan_of(const grid4& g) {
   p.draws = 65536.0f / p.unit;
   p.half_draw = p.unit * 0x1p-17f;
   p.to_subnormal = 0x1p-127f / p.unit;
-  if (has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 5, 6, 7})) p.kind = rounding_plan::grid::uniform;
-  if (has_magnitudes(g, p.unit, {0, 1, 2, 3, 4, 6, 8, 12})) p.kind = rounding_plan::grid::two_bit_mantissa;
+  const ufp4::detail::features values = ufp4::detail::features_of(g);
+  if (values == ufp4::detail::features::uniform_grid) p.kind = rounding_plan::grid::uniform;
+  if (values == ufp4::detail::features::two_bit_grid) p.kind = rounding_plan::grid::two_bit_mantissa;
   p.bound = p.unit * (p.kind == rounding_plan::grid::uniform ? 8.0f : 16.0f);
   return p;
 }
