@@ -35,9 +35,8 @@ inline error checked_call(const char* call, cublasStatus_t s) {
 /// Block scales and E2M1 elements exist since CUDA 12.8; a program built with an older one multiplies bf16.
 inline constexpr bool cublas_has_blocks = CUBLAS_VERSION >= 120800;
 
-/// cublasLt matrices are column-major, those of ufp4 row-major, so cublasLt computes C^T = right * left^T: its A is
-/// `right`, transposed, with one column of `depth` elements for each column of C; its B is `left`, its D is C. That
-/// form, with both operands contiguous along K, is also the only one in which it multiplies block-scaled operands.
+/// cublasLt matrices are column-major, so it computes C^T = right * left^T: its A is `right`, transposed, its B `left`,
+/// its D C. Only in that form, with both operands contiguous along K, it multiplies block-scaled operands.
 struct cublas_call {
   cublasLtMatmulDescOpaque_t operation{};
   cublasLtMatrixLayoutOpaque_t right{}, left{}, out{};

@@ -16,7 +16,6 @@
 #include <atomic>
 #include <ufp4/gpu/buffer.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
-#include <ufp4/gpu/tuning.hpp>
 #include <vector>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {

@@ -8,9 +8,7 @@
 // | copy     | codes to shared memory: cp.async, 16 bytes (32 codes of a row) for each thread, three steps ahead. A |
 // |          | thread decodes what it has copied itself, without a barrier. Its scales are loaded one step ahead    |
 // | decode   | once for each thread block, to one of two buffers of bf16: byte permutes (thread/decode.hpp) and one |
-// |          | multiplication for each pair. Decoding in the registers of every warp would repeat it 2 to 4 times.  |
-// |          | Integer instructions, at half the rate of others, would be the limit: about 20 a thread for 8 codes, |
-// |          | against 8 cycles of an mma                                                                           |
+// |          | multiplication for each pair. Decoding in the registers of every warp would repeat it 2 to 4 times   |
 // | multiply | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                                      |
 //
 // Of the two warps that share a scheduler one decodes first and the other multiplies first, so both pipes are busy; one
@@ -232,8 +230,7 @@ struct bf16_worker {
     }
   }
 
-  /// Through shared memory: a warp stores consecutive elements of a row of C, and the epilogue's code is not repeated
-  /// for each register. A row has 8 floats more than a multiple of 32, so that eight rows are in different banks.
+  /// Through shared memory, so that a warp stores consecutive elements. The stride puts eight rows in different banks.
   UFP4_DEVICE void store() const {
     constexpr unsigned stride = Tile::cols + 8;
     static_assert(Tile::rows * stride * sizeof(float) <= Tile::shared_bytes - 16);

@@ -32,7 +32,6 @@
 #pragma once
 
 #include <ufp4/cuda/block_mma_sm120.hpp>
-#include <ufp4/cuda/memory_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
 #include <ufp4/cuda/tma_sm90.hpp>
 #include <ufp4/gpu/kernels/product_group.hpp>
@@ -144,9 +143,8 @@ template <class Multiplier>
 inline constexpr std::size_t block_mma_shared_bytes =
     1024 + block_mma_stages * (block_mma_stage_bytes<Multiplier> + 2 * mma::barrier_bytes);
 
-/// The offset of a 16-byte piece of a row. A row has half the width of the 32 banks; exclusive-or with half the row
-/// number puts the pieces of 8 consecutive rows, which ldmatrix reads at once, into different banks. It is TMA's
-/// swizzle of 64 bytes, in memory aligned to 512 bytes.
+/// The offset of a 16-byte piece of a row: TMA's swizzle of 64 bytes, in memory aligned to 512 bytes, which puts the
+/// pieces of 8 consecutive rows, which ldmatrix reads at once, into different banks.
 UFP4_DEVICE unsigned block_mma_offset(unsigned row, unsigned piece) {
   return row * (block_mma_depth / 2) + 16 * (piece ^ (row / 2 & 3u));
 }
@@ -229,8 +227,7 @@ struct block_mma_worker {
                            false, valid);
     }
   }
-  /// Word `word` of the scales of a row in stage s. Outside a side the bytes are 0: scales of 0 or 2^-127, times codes
-  /// of zero.
+  /// Outside a side the bytes are 0: scales of 0 or 2^-127, times codes of zero.
   UFP4_DEVICE void copy_scale_word(unsigned side, std::size_t row, unsigned s, unsigned word, std::uint32_t* to) const {
     const gemm_side& of = side_of(side);
     const std::size_t blocks = job.gemm.padded() / Multiplier::block,
@@ -307,8 +304,7 @@ struct block_mma_worker {
 
 #endif
 
-/// Floats from row to row of the sums in shared memory: 8 more than the tile has, so that the four rows that half a
-/// warp writes at once, 8 bytes for each lane, are in different banks.
+/// Floats from row to row of the sums in shared memory: puts the four rows that half a warp writes in different banks.
 inline constexpr unsigned block_mma_pitch = block_mma_tile + 8;
 static_assert(block_mma_tile * block_mma_pitch * 4 <= block_mma_stages * block_mma_stage_bytes<mxfp4_multiplier>);
 

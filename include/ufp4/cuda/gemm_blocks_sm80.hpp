@@ -7,8 +7,7 @@
 // product, and one exact subtraction gives the dot product as a float (derivation: cpu/kernels/gemm/gemm_integers.hpp).
 // Then acc = fma(d, fl(sA sB), acc), in block order: the host's bits.
 //
-// Speed, by instruction counts: for 16 x 8 of C and a block of 16 a warp issues one mma and 12 ordinary arithmetic
-// instructions, which limit the kernel. Everything else is made small in comparison:
+// For 16 x 8 of C and a block of 16 a warp issues one mma and 12 ordinary instructions, which limit the kernel:
 //
 // | codes  | stay packed until they are in registers: cp.async copies 16 bytes for each thread to shared memory,     |
 // |        | three stages deep; 11 integer instructions decode eight codes to two registers of bytes                 |

@@ -33,7 +33,6 @@
 #include <ufp4/cuda/cluster_sm90.hpp>
 #include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/tcgen05_sm100.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -81,8 +80,7 @@ bool tcgen05_takes(const gemm_job& job, const device_facts& facts) {
          facts.shared_bytes >= tcgen05_tile<2, 256, scale>::shared_bytes;
 }
 
-/// Columns of a tile: 256, of a pair of thread blocks, where tiles of 128 x 128 would be more than the multiprocessors;
-/// 64 where they would leave half of them without a tile.
+/// 256 x 256, of a pair of thread blocks, where tiles of 128 x 128 are more than the multiprocessors; few: 128 x 64.
 inline tile_shape tcgen05_tile_of(const gemm_job& job, const device_facts& facts) {
   const std::size_t tiles = (job.out.rows + 127) / 128 * ((job.out.cols + 127) / 128);
   const auto processors = static_cast<std::size_t>(facts.processors);
@@ -229,8 +227,7 @@ struct tcgen05_worker {
     }
     return rows;
   }
-  /// Of one row in one stage; zeros outside the operand: e8m0 has no zero, but the codes are zeros there. alignment: of
-  /// the row, and a divisor of its bytes.
+  /// Of one row in one stage; zeros outside the operand. alignment: of the row, and a divisor of its bytes.
   template <unsigned alignment>
   UFP4_DEVICE void load_words(const std::uint8_t* row, unsigned s, std::uint32_t (&to)[Tile::words]) const {
     const auto blocks = static_cast<unsigned>(job.gemm.padded() / Tile::block);

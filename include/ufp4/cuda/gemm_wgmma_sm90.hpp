@@ -35,13 +35,8 @@
 #pragma once
 
 #include <ufp4/cuda/cluster_sm90.hpp>
-#include <ufp4/cuda/first_call_check.hpp>
 #include <ufp4/cuda/fold_sm90.hpp>
 #include <ufp4/cuda/gemm_blocks_sm90.hpp>
-#include <ufp4/cuda/tma_sm90.hpp>
-#include <ufp4/cuda/wgmma_sm90.hpp>
-#include <ufp4/gpu/thread/epilogue.hpp>
-#include <ufp4/gpu/tuning.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
@@ -111,8 +106,7 @@ struct wgmma_job {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// Scales as bits, of the sixteen elements from 64 t + 16 step on in each chunk: of lanes t = 0 .. lanes - 1 of one
-/// row, or of one lane of several rows. Loaded a step ahead, or a chunk ahead where the scales of four steps are one
-/// word.
+/// row, or of one lane of several rows. Loaded a step ahead, or a chunk where the scales of four steps are one word.
 template <wgmma_fold how, unsigned rows, unsigned lanes>
 struct scale_stream {
   static constexpr bool is_byte = how == wgmma_fold::f16 || is_e8m0(how);
@@ -522,9 +516,8 @@ template <unsigned Rows, wgmma_fold how>
 #endif
 }
 
-/// How a job is divided: the tiles of C, and the thread blocks for each, at most 8, if the tiles are too few for the
-/// device. The order in which products are summed depends on it, so it is made for 132 multiprocessors (H100 SXM, H200)
-/// whatever the device has: the bits depend on the job alone.
+/// How a job is divided: tiles of C, and thread blocks for each, at most 8, if the tiles are too few for 132
+/// multiprocessors (H100 SXM, H200). The sums' order depends on it, so it is the same whatever the device has.
 template <unsigned Rows>
 void divide(wgmma_job& task, bool splits) {
   using tile = wgmma_tile<Rows>;

@@ -95,8 +95,7 @@ struct pairs_f16 {
   }
 };
 
-// Decodings: fold() makes pairs of eight codes times their scale. in_order: a pair is two consecutive codes, else codes
-// j and j + 4.
+// Decodings: pairs of eight codes times their scale. in_order: of two consecutive codes, else of codes j and j + 4.
 
 struct int4_to_f16 : pairs_f16 {
   static constexpr bool in_order = false;

@@ -88,8 +88,7 @@ struct gemv_worker {
     return reinterpret_cast<gemv_pair*>(memory + plan.pairs_at()) + block * plan.pair_stride();
   }
 
-  /// The address of a 16-byte piece of a row that this warp copies. Every other four rows have their two pieces
-  /// swapped, so that eight rows are in different banks.
+  /// Every other four rows have their two pieces of 16 bytes swapped, so that eight rows are in different banks.
   UFP4_DEVICE unsigned char* staged(unsigned slab, unsigned row, unsigned piece) const {
     constexpr unsigned row_bytes = gemv_plan::warp_k / 2;
     return memory + slab % gemv_plan::stages * gemv_plan::stage_bytes + (team * gemv_plan::rows + row) * row_bytes +

@@ -20,7 +20,6 @@
 
 #include <ufp4/cuda/fragments_sm80.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
-#include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/thread/epilogue.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
@@ -41,8 +40,7 @@ struct stream_job {
   gemm_job product{};
 };
 
-/// Tiles of 16 rows of weights times groups of 8 columns. In a group are 8 narrow rows; or 4, in columns n and n + 4,
-/// which sum the two halves of every 32 k.
+/// Tiles of 16 rows of weights times groups of 8 narrow rows; or of 4, in columns n and n + 4, for the halves of 32 k.
 template <unsigned tiles_, unsigned groups_, bool halves_ = false>
 struct stream_shape {
   static constexpr unsigned threads = 256, warps = threads / 32, piece_k = 128;
@@ -75,8 +73,7 @@ UFP4_DEVICE void stream_slabs(std::size_t padded, const Load& load, const Multip
   }
 }
 
-/// Adds up the warps' sums times a power of two, and stores C, from the given row of weights on. `unfit`: a value was
-/// not represented.
+/// Adds up the warps' sums times a power of two, and stores C. `unfit`: a value was not represented.
 template <class Shape>
 UFP4_DEVICE void store_stream(const stream_job& job, std::size_t first_row, const stream_sums<Shape>& sums, bool unfit,
                               float factor = 1) {

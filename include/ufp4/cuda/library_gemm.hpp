@@ -11,11 +11,10 @@
 // | gemm_library_bf16   | value * scale as bf16                                        | all with bf16           |
 // | gemm_library_blocks | swizzled scales; nvfp4 codes as stored, mx formats' as E4M3  | Blackwell; experimental |
 //
-// The library writes C itself if C allows it (binary32 or bf16, contiguous rows aligned to 16 bytes, no bias). That
-// saves one pass over C and one over its sums: a tenth of the time of an 8192^3 product on a device with 800 TFLOP/s
-// and 4 TB/s. C is then rounded from fl(acc * fl(alpha * TA * TB)) + beta * C, which has no more roundings than the
-// epilogue of other kernels. Nothing looks at the sums in that case, so the decoders reject operands whose sums could
-// overflow. Otherwise binary32 sums are in the workspace and the epilogue of thread/epilogue.hpp makes C of them.
+// The library writes C itself if C allows it (binary32 or bf16, contiguous rows aligned to 16 bytes, no bias), which
+// saves passes over C and its sums. C is then rounded from fl(acc * fl(alpha * TA * TB)) + beta * C, which has no more
+// roundings than the epilogue of other kernels. Nothing looks at the sums in that case, so the decoders reject operands
+// whose sums could overflow. Otherwise the epilogue of thread/epilogue.hpp makes C of binary32 sums in the workspace.
 #pragma once
 
 #include <atomic>

@@ -23,9 +23,7 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// The element type in a descriptor's field of two or three bits.
-///
-/// Publications report that 0, which no table lists, is uniform, E0M3, with the codes of fp4<E1M2>; no kernel uses it.
+/// In a descriptor's field. Publications report that 0, which no table lists, is uniform, E0M3, with the codes of E1M2.
 enum class four_bit_element : std::uint32_t {
 #if defined(UFP4_UNDOCUMENTED_E0M3)
   e0m3 = 0,
@@ -73,8 +71,7 @@ UFP4_HD constexpr unsigned scale_offset(unsigned row, unsigned block) {
       asm volatile(before "2" after __VA_ARGS__); \
   } while (false)
 
-/// Called by a whole warp, of each block; writes the address, the same in both, to shared memory. `columns`: a power of
-/// two from 32 to 512.
+/// Called by a warp of each block; writes the address, the same in both, to shared memory. 2^5 to 2^9 columns.
 template <unsigned blocks, unsigned columns>
 UFP4_DEVICE void allocate_tensor_memory(std::uint32_t shared) {
   UFP4_TCGEN05("tcgen05.alloc.cta_group::", ".sync.aligned.shared::cta.b32 [%0], %1;", ::"r"(shared),

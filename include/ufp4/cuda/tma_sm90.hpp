@@ -31,8 +31,7 @@ inline constexpr unsigned barrier_bytes = 8;
 #if defined(UFP4_SIMT_HEADER) || defined(__CUDACC__)
 
 /// The elements of a matrix, and how the 16-byte pieces of a box's row are stored: in order, or, of rows of 64 or 128
-/// bytes, exchanged as the bits of their addresses require (swizzled), in memory aligned to eight rows. The second is
-/// swizzled_offset() of rows of 128 bytes.
+/// bytes, swizzled (swizzled_offset), in memory aligned to eight rows.
 struct tensor_kind {
   unsigned element_bytes, swizzled_row;  ///< 0: not swizzled
 };
@@ -116,8 +115,7 @@ struct ring {
 
 #if defined(UFP4_SIMT_HEADER) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
 
-/// Called by a whole warp: true in one lane. The compiler then knows that one thread executes what depends on it, as
-/// the instructions for one thread expect.
+/// Called by a whole warp: true in one lane, so that the compiler knows that one thread executes what depends on it.
 UFP4_DEVICE bool elected() {
   std::uint32_t is = 0;
   UFP4_PTX_SM90(is = lane() == 0, "{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(is));

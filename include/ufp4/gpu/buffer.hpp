@@ -8,8 +8,7 @@
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// n trivially copyable objects in device memory. Movable, not copyable. Not for inner loops: the constructor
-/// allocates, upload and download wait. A failure throws std::invalid_argument with the
-/// runtime's text (without exceptions it aborts).
+/// allocates, upload and download wait. A failure throws std::invalid_argument with the runtime's text.
 template <class T>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ufp4/block/presets.hpp>
-#include <ufp4/gpu/listed_kernel.hpp>
 #include <ufp4/gpu/status.hpp>
 #include <ufp4/gpu/tuning.hpp>
 #include <ufp4/matrix/job.hpp>
@@ -47,8 +46,7 @@ struct tile_shape {
   unsigned rows, cols;  ///< of C
 };
 
-/// One way to multiply. The vendor's table, gemm_kernels(), lists the kernels, the fastest first; a job runs on the
-/// first that takes it.
+/// One way to multiply. A job runs on the first kernel of the vendor's table, gemm_kernels(), that takes it.
 struct gemm_kernel {
   const char* name = "";         ///< as explain() reports it
   const char* instruction = "";  ///< the machine instruction that multiplies: "fma", "mma.sync.m16n8k32.s8", ...

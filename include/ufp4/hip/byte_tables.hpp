@@ -52,8 +52,7 @@ UFP4_DEVICE std::uint32_t halves_word(const split_halves& s, unsigned w) {
   return select_bytes(s.high[w % 2], s.low[w % 2], w < 2 ? 0x05010400u : 0x07030602u);
 }
 
-/// scale_value of an E4M3 scale, in fewer instructions: a subnormal number of binary32 makes a subnormal scale. HIP
-/// code keeps those (tests/gpu/isa_check.sh).
+/// scale_value of an E4M3 scale, in fewer instructions: from a subnormal binary32, which HIP code keeps (isa_check.sh).
 UFP4_DEVICE float e4m3_value(std::uint32_t bits) {
   const float scaled = ufp4::detail::to_float((bits << 24 & 0x80000000u) | (bits & 0x7Fu) << 20);
   return (bits & 0x7Fu) == 0x7Fu ? ufp4::detail::quiet_nan : scaled * 0x1p120f;

@@ -40,8 +40,7 @@ constexpr bool is_mirrored(const grid4& grid) {
   return mirrored;
 }
 
-/// The products of one scale with the values of a grid as bf16, in the form of a table; of a mirrored grid with codes 0
-/// to 7.
+/// The products of one scale with the values of a grid as bf16, in a table; of a mirrored grid those of codes 0 to 7.
 template <bool mirrored>
 struct folded_block {
   static constexpr unsigned words = mirrored ? 2 : 4;

@@ -25,9 +25,8 @@ static_assert(sizeof(iu4_job) <= 4096);
 
 inline constexpr std::uint32_t no_sum_bits = 0x4B400000u;  ///< of 1.5 * 2^23
 
-/// Eight codes as two's complement; `signs` has the bits of their signs, or 0 if they are two's complement already. A
-/// negative code of magnitude m becomes 7 - m in its lower three bits, plus 1, with the sign bit inverted: 16 - m, or 0
-/// if m is 0. There is no carry from code to code.
+/// Eight codes as two's complement; `signs`: the bits of their signs, or 0 if they are two's complement already. A
+/// negative code of magnitude m becomes 7 - m, plus 1, with the sign bit inverted: 16 - m, or 0 if m is 0, no carry.
 UFP4_DEVICE std::uint32_t signed_nibbles(std::uint32_t codes, std::uint32_t signs) {
   const std::uint32_t negative = codes & signs, ones = negative >> 3;
   return (((codes ^ negative) ^ (negative - ones)) + ones) ^ negative;

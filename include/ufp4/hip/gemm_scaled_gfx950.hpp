@@ -16,8 +16,8 @@
 // two packed additions, executed while the matrix unit works on the next one.
 //
 // A thread block of four waves computes 128 x 128 of C, each wave 64 x 64: 16 MFMAs for 8 fragments from shared memory,
-// without bank conflicts. Device memory is read 16 bytes a lane, one step ahead. A container is computed once per thread
-// block, before it is stored in shared memory, in less than two instructions a code. Predicted rates: docs/gpu.md.
+// without bank conflicts. Device memory is read 16 bytes a lane, one step ahead. A container is computed once, before
+// it is stored in shared memory, in less than two instructions a code. Predicted rates: docs/gpu.md.
 #pragma once
 
 #include <ufp4/hip/matrix_tile.hpp>
@@ -38,10 +38,8 @@ struct scaled_job : product_group {
 };
 static_assert(sizeof(scaled_job) <= 4096);
 
-/// The layout of lines of 128 elements in shared memory, in pieces of 16 bytes, and the steps that are there at once.
-///
-/// place(line, p) is the offset of piece p of a line. The position of a piece depends on the line's number, so that 8
-/// neighbouring lines, which 8 lanes read at once, are in different banks.
+/// Lines of 128 elements in shared memory, and the steps that are there at once. place(line, p): the offset of a piece
+/// of 16 bytes, such that 8 neighbouring lines, which 8 lanes read at once, are in different banks.
 struct code_lines {
   using op = mma::mfma_scale_gfx950<mma::f8f6f4::e2m1, mma::f8f6f4::e2m1>;
   static constexpr unsigned bytes = 64, steps = 2;
@@ -92,9 +90,8 @@ struct scaled_worker {
   }
   UFP4_DEVICE unsigned char* scales(std::size_t s) const { return lines(s) + 2 * scaled_tile * Lines::bytes; }
 
-  /// The addresses of a thread's share of the operands: rows from `place` on; beyond the last row, the last row.
-  /// Neighbouring threads load neighbouring pieces. Codes need no alignment: AMD's global loads of several words take
-  /// any address (the HSA ABI sets the unaligned access mode).
+  /// The addresses of a thread's share of the operands; beyond the last row, the last row. Codes need no alignment:
+  /// AMD's global loads of several words take any address (the HSA ABI sets the unaligned access mode).
   struct source {
     const std::uint8_t* codes[mine];
     const std::uint8_t* scales;

@@ -234,8 +234,7 @@ UFP4_DEVICE bool any_of_block(bool flag) {
 }
 
 /// The waves that a SIMD unit of CDNA is to hold. From two on the compiler has at most 256 registers for a wave, and
-/// then keeps the sums where MFMA can add to them; with more it moves all sums between two kinds of registers in every
-/// step.
+/// keeps the sums where MFMA can add to them; else it moves all sums between two kinds of registers in every step.
 template <class Op>
 constexpr unsigned waves_of(unsigned waves) {
   return Op::groups == 4 ? waves : 1;
@@ -248,8 +247,7 @@ constexpr unsigned waves_of(unsigned waves) {
 #endif
 
 /// One thread block computes one tile of C. A worker is constructed from (job, product, place of the tile) and has the
-/// types tile and job_type, its number of waves, what walk needs, the sums acc, and usable(): false if these are to be
-/// ignored.
+/// types tile and job_type, its number of waves, what walk needs, the sums acc, and usable(): whether these are.
 template <class Worker>
 UFP4_KERNEL(matrix_threads)
 UFP4_WAVES(Worker::waves) gemm_matrix(const typename Worker::job_type job) {

@@ -34,8 +34,7 @@ constexpr bool products_fit(const gemm_side& side) {
   return (value == 1 ? scale : scale == 1 ? value : value + scale) <= 8;
 }
 
-/// The magnitudes of scales whose product with every value except 0 is from 2^least to below 2^limit: with the default
-/// values a normal bf16 number.
+/// The magnitudes of scales whose product with every value except 0 is from 2^least to below 2^limit: normal in bf16.
 struct scale_range {
   float low = 0, high = 0;
 };

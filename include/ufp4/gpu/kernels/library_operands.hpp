@@ -9,9 +9,6 @@
 // |         | memory; the multiplication is then not used (finish_product)                         |
 // | NaN     | a scale of NaN makes its block NaN                                                               |
 //
-// Bound by memory bandwidth: for 8 elements 4.5 to 6 bytes are read and 16 written. A warp reads 128 bytes of codes and
-// writes 512 at a time, with four such loads in flight before the first use, and about 60 instructions for them.
-//
 // Libraries for block-scaled matrices take E2M1 codes as they are, other grids as E4M3 bytes (thread/decode.hpp).
 #pragma once
 
@@ -146,8 +143,7 @@ struct decoding {
   int least = -126, limit = 128;  ///< products other than 0 are at least 2^least and below 2^limit
 };
 
-/// Queues `out` = side as bf16, rows x padded_cols, packed, aligned to 16 bytes. Sets *unfit to 1, which the caller has
-/// cleared, if a product is outside the range.
+/// Queues `out` = side as bf16. Sets *unfit to 1, which the caller has cleared, if a product is outside the range.
 template <class Use = void>
 error queue_decode_bf16(const gemm_side& side, unsigned block, std::uint16_t* out, std::uint32_t* unfit, stream where,
                         const decoding& how = {}) {
@@ -254,11 +250,9 @@ error queue_widen_codes(const gemm_side& side, std::uint8_t* out, stream where) 
   return launch_each(listed<&widen_codes<Use>>, job.eights, widen_threads, 0, where, job);
 }
 
-// decode_scales: the block scales of an operand as floats, one row of memory for each block along K. A matrix kernel
-// then copies the scales of a tile's rows in one contiguous piece for each block. If `paired`, each sixteen of a row of
-// memory are in the order 0 1 8 9, 2 3 10 11, ...: a lane of mma or wgmma, whose sums of sixteen columns are in 2 t,
-// 2 t + 1, 2 t + 8 and 2 t + 9, reads its four at once. A scale outside the range that the kernel accepts, other than 0
-// and NaN, sets a flag in device memory.
+// decode_scales: the block scales of an operand as floats, one row of memory for each block along K. If `paired`, each
+// sixteen of a row of memory are in the order 0 1 8 9, 2 3 10 11, ...: a lane of mma or wgmma, whose sums of sixteen
+// columns are in 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, reads its four at once. A scale that is not accepted sets the flag.
 
 inline constexpr unsigned scales_threads = 128, scales_steps = 4;
 

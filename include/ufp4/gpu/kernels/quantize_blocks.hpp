@@ -10,7 +10,6 @@
 #include <ufp4/gpu/thread/extended.hpp>
 #include <ufp4/gpu/warp/reduce.hpp>
 #include <ufp4/hadamard/transform.hpp>
-#include <ufp4/matrix/job.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
@@ -31,8 +30,7 @@ struct quantize_task {
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// Takes from a thread's copy of a format what its kernel does not take (needs_portable), so that its code is left out:
-/// an index of a grid would put the format into memory.
+/// Takes extended parts from a thread's copy of a format: an index of a grid would put it into memory.
 UFP4_DEVICE void leave_out_extended(format_spec& f) {
   f.wide = wide_element::none;
   f.choice = {};
@@ -203,8 +201,7 @@ UFP4_DEVICE void find_amaxes(const quantize_task& task, const strip_region& regi
   sync_block();
 }
 
-/// Stores what belongs to a block: its bits; with the first block that it covers the outer scale; and with the first
-/// block of a strip the bytes between the scales, zeros.
+/// Stores a block's bits; with the first of an outer scale that; with the first of a strip zeros between the scales.
 UFP4_DEVICE void store_block(const format_spec& f, std::size_t padded_cols, void* scales, std::size_t strip,
                              std::size_t col, std::uint32_t bits, float outer) {
   const thread::strip_scales to(f, padded_cols, scales, strip);

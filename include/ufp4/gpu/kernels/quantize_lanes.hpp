@@ -20,7 +20,6 @@
 #include <ufp4/gpu/thread/round.hpp>
 #include <ufp4/gpu/thread/scale.hpp>
 #include <ufp4/gpu/warp/hadamard_run.hpp>
-#include <ufp4/gpu/warp/reduce.hpp>
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 

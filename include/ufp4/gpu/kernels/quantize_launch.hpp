@@ -4,9 +4,6 @@
 
 #include <ufp4/gpu/gemm_kernel.hpp>
 #include <ufp4/gpu/kernels/amax_kernels.hpp>
-#include <ufp4/gpu/kernels/quantize_blocks.hpp>
-#include <ufp4/gpu/kernels/quantize_tiles.hpp>
-#include <ufp4/gpu/tuning.hpp>
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
 
@@ -65,8 +62,7 @@ error queue_amax_of_columns(const source& x, const kernels::amax_side& side, str
                       Tile::bytes + warp::sign_table::bytes, where, job);
 }
 
-/// *bits = max(*bits, the bits of the largest finite magnitude of job.x after its transform, padding included); *also,
-/// if it is not null, in the same way.
+/// *bits = max(*bits, the bits of the amax of job.x after its transform, padding included); so *also, if not null.
 template <unsigned of = parts::all, class Use = void>
 error queue_amax(const stored_quantize_job& job, std::uint32_t* bits, stream where, std::uint32_t* also = nullptr) {
   source x = job.x;
@@ -139,8 +135,7 @@ inline unsigned lanes_of(std::size_t elements) {
   return elements <= thread::run_of_thread ? 1 : static_cast<unsigned>(elements / thread::run_of_thread);
 }
 
-/// Can the lanes kernels quantize this format with this rule? A search for the scale, or blocks that sixteen lanes
-/// cannot hold, need more than registers.
+/// A search for the scale, or blocks that sixteen lanes cannot hold, need more than the registers of lanes kernels.
 inline bool takes_lanes(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
   const bool square = b.rows == 16 && b.cols == 16 && task.job.transform.n <= 16;

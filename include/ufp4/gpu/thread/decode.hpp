@@ -12,9 +12,8 @@
 // Element k of the eight is nibble k of the word; its result is byte k % 4 of word k / 4, or half k % 2 of pair k / 2.
 // All functions also run on the host.
 //
-// Containers are E4M3 bytes for 8-bit matrix units, with exactly the values of their codes. Why not E2M3 or E3M2, which
-// the units multiply too: E2M3 ends at 7.5, so -8 of int4 and 16 of E3M0 would need a factor in every sum; and 0.25 is
-// subnormal in E2M3, which units handle in undocumented ways, while subnormal numbers of E4M3 are below 2^-6.
+// Containers are E4M3 bytes for 8-bit matrix units, with exactly the values of their codes, none of them subnormal.
+// E2M3 ends at 7.5, so -8 of int4 and 16 of E3M0 would need a factor in every sum.
 #pragma once
 
 #include <ufp4/format/grid.hpp>

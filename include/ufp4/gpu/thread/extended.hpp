@@ -4,7 +4,6 @@
 // Extended: arrays of outer scales, several grids, one-bit exponents, e6m2 scales (numerics 5).
 #pragma once
 
-#include <ufp4/gpu/vendor.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>
-#include <ufp4/gpu/thread/decode.hpp>
 #include <ufp4/gpu/thread/elements.hpp>
 
 namespace ufp4::gpu::thread::inline UFP4_GPU {
