@@ -19,9 +19,7 @@
 #define UFP4_HAS_BYTE_PERMUTE
 #define UFP4_HAS_ADD_DOWN
 #if __CUDA_ARCH__ >= 800
-#define UFP4_HAS_BF16_PAIRS
-#define UFP4_HAS_FP16_PAIRS
-#define UFP4_HAS_MAGNITUDES
+#define UFP4_HAS_PAIRS
 #endif
 #if __CUDA_ARCH__ >= 530
 #define UFP4_HAS_F16_PAIRS
@@ -41,6 +39,11 @@ UFP4_DEVICE void reject_fast_math() {
 #endif
 }
 
+#define UFP4_ASM(type, kind, text, ...)       \
+  type result;                                \
+  asm(text : "=" kind(result) : __VA_ARGS__); \
+  return result
+
 #if defined(UFP4_DEVICE_CODE)
 /// ptxas fuses a product into a later addition unless an addition with a rounding mode stands between. x + -0 is x.
 UFP4_DEVICE float device_rounded(float x) {
@@ -48,71 +51,47 @@ UFP4_DEVICE float device_rounded(float x) {
   asm("add.rn.f32 %0, %0, 0f80000000;" : "+f"(x));
   return x;
 }
-UFP4_DEVICE float device_product(float a, float b) {
-  float r;
-  asm("mul.rn.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-  return r;
-}
+UFP4_DEVICE float device_product(float a, float b) { UFP4_ASM(float, "f", "mul.rn.f32 %0, %1, %2;", "f"(a), "f"(b)); }
 UFP4_DEVICE std::uint64_t device_wide_product(std::uint32_t a, std::uint32_t b) {
-  std::uint64_t r;
-  asm("mul.wide.u32 %0, %1, %2;" : "=l"(r) : "r"(a), "r"(b));
-  return r;
+  UFP4_ASM(std::uint64_t, "l", "mul.wide.u32 %0, %1, %2;", "r"(a), "r"(b));
 }
 UFP4_DEVICE float device_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 UFP4_DEVICE void device_apart(float*, unsigned) {}
 
 UFP4_DEVICE std::uint32_t device_byte_permute(std::uint32_t x, std::uint32_t y, std::uint32_t selector) {
-  std::uint32_t r;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(selector));
-  return r;
+  UFP4_ASM(std::uint32_t, "r", "prmt.b32 %0, %1, %2, %3;", "r"(x), "r"(y), "r"(selector));
 }
-UFP4_DEVICE float device_add_down(float x, float y) {
-  float sum;
-  asm("add.rm.f32 %0, %1, %2;" : "=f"(sum) : "f"(x), "f"(y));
-  return sum;
-}
+UFP4_DEVICE float device_add_down(float x, float y) { UFP4_ASM(float, "f", "add.rm.f32 %0, %1, %2;", "f"(x), "f"(y)); }
 UFP4_DEVICE float device_fma_down(float a, float b, float c) { return __fmaf_rd(a, b, c); }
 #endif
-#if defined(UFP4_HAS_MAGNITUDES)
+#if defined(UFP4_HAS_PAIRS)
 UFP4_DEVICE float device_max_magnitude(float a, float b) {
-  float most;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(most) : "f"(fabsf(a)), "f"(fabsf(b)));
-  return most;
+  UFP4_ASM(float, "f", "max.NaN.f32 %0, %1, %2;", "f"(fabsf(a)), "f"(fabsf(b)));
 }
 UFP4_DEVICE float device_magnitude(float x) { return fabsf(x); }
 UFP4_DEVICE float device_min_magnitude(float x, float most) { return fminf(fabsf(x), most); }
-#endif
-#if defined(UFP4_HAS_BF16_PAIRS)
 UFP4_DEVICE std::uint32_t device_pair_bf16(float first, float second) {
-  std::uint32_t r;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
-  return r;
+  UFP4_ASM(std::uint32_t, "r", "cvt.rn.bf16x2.f32 %0, %1, %2;", "f"(second), "f"(first));
 }
 UFP4_DEVICE std::uint32_t device_pair_fp16(float first, float second) {
-  std::uint32_t r;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(second), "f"(first));
-  return r;
+  UFP4_ASM(std::uint32_t, "r", "cvt.rn.f16x2.f32 %0, %1, %2;", "f"(second), "f"(first));
 }
 /// sm_80 multiplies no pairs, so this is their fma with -0, which changes no product, nor the sign of a zero.
 UFP4_DEVICE std::uint32_t device_multiply_bf16(std::uint32_t pair, std::uint32_t by) {
-  std::uint32_t r;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(0x80008000u));
-  return r;
+  UFP4_ASM(std::uint32_t, "r", "fma.rn.bf16x2 %0, %1, %2, %3;", "r"(pair), "r"(by), "r"(0x80008000u));
 }
 #endif
 
 #if defined(UFP4_HAS_F16_PAIRS)
 UFP4_DEVICE std::uint32_t device_multiply_f16(std::uint32_t pair, std::uint32_t by) {
-  std::uint32_t r;
-  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(pair), "r"(by));
-  return r;
+  UFP4_ASM(std::uint32_t, "r", "mul.rn.f16x2 %0, %1, %2;", "r"(pair), "r"(by));
 }
 UFP4_DEVICE std::uint32_t device_fma_f16(std::uint32_t pair, std::uint32_t by, std::uint32_t c) {
-  std::uint32_t r;
-  asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(pair), "r"(by), "r"(c));
-  return r;
+  UFP4_ASM(std::uint32_t, "r", "fma.rn.f16x2 %0, %1, %2, %3;", "r"(pair), "r"(by), "r"(c));
 }
 #endif
+
+#undef UFP4_ASM
 
 UFP4_DEVICE index3 thread_index() {
   reject_fast_math();  // here, since every kernel calls this function

@@ -112,7 +112,7 @@ inline gemm_side side_of(const plain_side& p, int block, workspace_cutter&, std:
 template <class F, class T, class O>
 gemm_side side_of(const quantize_request<F, T, O>& r, int, workspace_cutter& memory, std::uint32_t*& amax_bits) {
   using Format = format_of<F>;
-  static_assert(is_available<Format>());
+  static_assert(!Format::is_wide, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
   gemm_side side = side_of_format(spec_of<Format>, r.x.rows(), r.x.cols(), r.options.transform);
   side.codes = memory.take<std::uint8_t>(side.rows * side.padded_cols / 2);
   side.scales = memory.take<device_scale<Format>>(scale_count<Format>(side));

@@ -92,11 +92,10 @@ linear_explanation explain_linear_forward(const context&, const recipe::bound_re
                                detail::forward_of(now, x, w, y, offsets));
 }
 /// Can linear_forward run?
-bool can_run_linear_forward(const context& ctx, const recipe::bound_recipe& now, const auto& x, const auto& w,
-                            const auto& y, recipe::expert_offsets offsets = {})
-  requires requires { explain_linear_forward(ctx, now, x, w, y, offsets); }
+bool can_run_linear_forward(const auto&... arguments)
+  requires requires { explain_linear_forward(arguments...); }
 {
-  return detail::runs(explain_linear_forward(ctx, now, x, w, y, offsets));
+  return detail::runs(explain_linear_forward(arguments...));
 }
 
 /// Workspace of linear_backward_input.
@@ -115,11 +114,10 @@ linear_explanation explain_linear_backward_input(const context&, const recipe::b
                                detail::backward_input_of(now, dy, w, dx, offsets));
 }
 /// Can linear_backward_input run?
-bool can_run_linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const auto& dy, const auto& w,
-                                   const auto& dx, recipe::expert_offsets offsets = {})
-  requires requires { explain_linear_backward_input(ctx, now, dy, w, dx, offsets); }
+bool can_run_linear_backward_input(const auto&... arguments)
+  requires requires { explain_linear_backward_input(arguments...); }
 {
-  return detail::runs(explain_linear_backward_input(ctx, now, dy, w, dx, offsets));
+  return detail::runs(explain_linear_backward_input(arguments...));
 }
 
 /// Workspace of linear_backward_weight.
@@ -138,11 +136,10 @@ linear_explanation explain_linear_backward_weight(const context&, const recipe::
                                detail::backward_weight_of(now, dy, detail::source_of(x_or_saved), dw, offsets));
 }
 /// Can linear_backward_weight run?
-bool can_run_linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const auto& dy,
-                                    const auto& x_or_saved, const auto& dw, recipe::expert_offsets offsets = {})
-  requires requires { explain_linear_backward_weight(ctx, now, dy, x_or_saved, dw, offsets); }
+bool can_run_linear_backward_weight(const auto&... arguments)
+  requires requires { explain_linear_backward_weight(arguments...); }
 {
-  return detail::runs(explain_linear_backward_weight(ctx, now, dy, x_or_saved, dw, offsets));
+  return detail::runs(explain_linear_backward_weight(arguments...));
 }
 
 /// Bytes of memory that a saved_activation of x needs.

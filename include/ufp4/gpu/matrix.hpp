@@ -10,13 +10,6 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// The formats that GPU kernels have.
-template <any_block_format Format>
-constexpr bool is_available() {
-  static_assert(!Format::is_wide, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
-  return true;
-}
-
 /// What the scales of a matrix in device memory are an array of: bytes where they are not one of the format's scales.
 template <any_block_format Format>
 using device_scale = std::conditional_t<Format::has_scale_array, typename Format::scale_type, std::byte>;
@@ -29,7 +22,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// checks the sizes as the host's quantized_view does, and reads nothing.
 template <any_block_format Format>
 class quantized_view {
-  static_assert(detail::is_available<Format>());
+  static_assert(!Format::is_wide, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
 
  public:
   using format = Format;
@@ -68,8 +61,6 @@ class quantized_view {
 /// The same with memory of its own (buffer): for examples, tests and first programs. Movable, not copyable.
 template <any_block_format Format>
 class quantized_matrix {
-  static_assert(detail::is_available<Format>());
-
  public:
   using format = Format;
   using scale_type = typename quantized_view<Format>::scale_type;

@@ -48,12 +48,11 @@ UFP4_DEVICE void stage_values(const simt_job& job, const gemm_side& side, std::s
       if (side.is_quantized) {
         const unsigned pair = side.codes[(row * side.padded_cols + k + e) / 2];
         v = to.table[e % 2 == 0 ? pair & 15u : pair >> 4];
-        if (folds) v = rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
       } else if (k + e < side.plain.cols) {
         v = thread::load(side.plain, row, k + e);
-        if (folds && side.scales != nullptr)
-          v = rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
       }
+      if (folds && side.scales != nullptr)
+        v = rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
       if (folds || (!side.is_quantized && side.rounds_plain_to_bf16)) v = static_cast<float>(round_to<bf16>(v));
     }
     to.value[first + e][column] = v;

@@ -85,21 +85,16 @@ UFP4_HD constexpr half_table half_table_of(const grid4& grid) {
 UFP4_HD constexpr half_table f16_table_of(const grid4& grid) { return half_table_of<fp16>(grid); }
 /// The values as bf16.
 UFP4_HD constexpr half_table bf16_table_of(const grid4& grid) { return half_table_of<bf16>(grid); }
-/// Can the type represent every value, including the sign of zero?
-UFP4_HD constexpr bool fits_f16(const grid4& grid) {
+/// Can T represent every value, including the sign of zero?
+template <class T>
+UFP4_HD constexpr bool fits_half(const grid4& grid) {
   bool fits = true;
-  for (unsigned c = 0; c < 16; ++c) {
-    const float back = static_cast<float>(fp16(grid.value[c]));
-    fits = fits && to_bits(back) == to_bits(grid.value[c]);
-  }
+  for (unsigned c = 0; c < 16; ++c)
+    fits = fits && to_bits(static_cast<float>(T(grid.value[c]))) == to_bits(grid.value[c]);
   return fits;
 }
-/// The same for bf16.
-UFP4_HD constexpr bool fits_bf16(const grid4& grid) {
-  bool fits = true;
-  for (unsigned c = 0; c < 16; ++c) fits = fits && (to_bits(grid.value[c]) & 0xFFFFu) == 0;
-  return fits;
-}
+UFP4_HD constexpr bool fits_f16(const grid4& grid) { return fits_half<fp16>(grid); }   ///< fits_half of fp16
+UFP4_HD constexpr bool fits_bf16(const grid4& grid) { return fits_half<bf16>(grid); }  ///< fits_half of bf16
 
 /// Sixteen bits of selector for every four codes: the place in a half of a table, and the half.
 struct code_selectors {
@@ -173,7 +168,7 @@ UFP4_HD inline float scale_value(scale_kind kind, std::uint32_t bits) {
 
 /// Two floats rounded to bf16, to nearest even; the first in the lower half.
 UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
-#if defined(UFP4_HAS_BF16_PAIRS)
+#if defined(UFP4_HAS_PAIRS)
   return device_pair_bf16(first, second);
 #else
   return round_to<bf16>(first).bits() | std::uint32_t{round_to<bf16>(second).bits()} << 16;
@@ -181,7 +176,7 @@ UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
 }
 /// The same of fp16; of a NaN the hardware's.
 UFP4_HD inline std::uint32_t pair_fp16(float first, float second) {
-#if defined(UFP4_HAS_FP16_PAIRS)
+#if defined(UFP4_HAS_PAIRS)
   return device_pair_fp16(first, second);
 #else
   return round_to<fp16>(first).bits() | std::uint32_t{round_to<fp16>(second).bits()} << 16;
@@ -194,7 +189,7 @@ UFP4_HD inline float high_bf16(std::uint32_t pair) { return to_float(pair & 0xFF
 
 /// Both halves times those of `by`, each product rounded once to bf16; subnormals are kept.
 UFP4_HD inline std::uint32_t multiply_bf16(std::uint32_t pair, std::uint32_t by) {
-#if defined(UFP4_HAS_BF16_PAIRS)
+#if defined(UFP4_HAS_PAIRS)
   return device_multiply_bf16(pair, by);
 #else
   return pair_bf16(low_bf16(pair) * low_bf16(by), high_bf16(pair) * high_bf16(by));

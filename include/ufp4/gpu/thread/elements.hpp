@@ -106,7 +106,7 @@ UFP4_DEVICE void load_sixteen(const source& x, std::size_t i, std::size_t k, flo
 
 /// The larger magnitude; a NaN if either is one.
 UFP4_DEVICE float larger_magnitude(float a, float b) {
-#if defined(UFP4_HAS_MAGNITUDES)
+#if defined(UFP4_HAS_PAIRS)
   return device_max_magnitude(a, b);
 #else
   const std::uint32_t m = magnitude_bits(a), n = magnitude_bits(b);

@@ -125,7 +125,7 @@ struct sixteen_codes {
 
 /// |t|.
 UFP4_DEVICE float magnitude(float t) {
-#if defined(UFP4_HAS_MAGNITUDES)
+#if defined(UFP4_HAS_PAIRS)
   return device_magnitude(t);
 #else
   return to_float(magnitude_bits(t));
@@ -133,7 +133,7 @@ UFP4_DEVICE float magnitude(float t) {
 }
 /// |t|, at most qmax.
 UFP4_DEVICE float clamped(const rounding_plan& p, float t) {
-#if defined(UFP4_HAS_MAGNITUDES)
+#if defined(UFP4_HAS_PAIRS)
   return device_min_magnitude(t, to_float(p.qmax_bits));
 #else
   const std::uint32_t m = magnitude_bits(t);
