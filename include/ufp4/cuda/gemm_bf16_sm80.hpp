@@ -16,11 +16,7 @@
 // with the row, so neither the eight rows of an ldmatrix nor the stores have bank conflicts.
 //
 // K is summed in steps of 16 from first to last, for every tile size: the bits depend only on the operands and the
-// device. Tensor cores truncate instead of rounding. Reported (arXiv 2403.00232, 2512.07004): products and the running
-// sum are added 8 at a time on 8.x and 16 at a time from 9.0 on, each truncated 1 or 2 bits below the last place of the
-// largest term, and the sum is truncated to binary32. The worst case is a first product that is larger than all others
-// together: the loss is then (8 + 2) / 8, or (16 / 2 + 2) / 16, times Kp * 2^-24 of the sum of magnitudes. So the bound
-// of numerics 6 always holds from 9.0 on; on 8.x sums constructed against it reach 1.25 Kp + 6 in place of Kp + 6.
+// device. The bound of `fast`: docs/gpu.md.
 //
 // If a block of a tile is not zero and its scale moves a product out of bf16's normal range, the whole tile of C is
 // computed again from codes and scales in binary64. Blocks of zeros have the smallest scale in mx formats.

@@ -7,15 +7,9 @@
 // | gemm_mxfp4_sm120         | 32, e8m0       | E2M1                              | m16n8k64 kind::mxf4, 2X ue8m0     |
 // | gemm_mx_containers_sm120 | 32, e8m0       | any pair of grids that E4M3 holds | m16n8k32 kind::mxf8f6f4, 1X ue8m0 |
 //
-// The bound of `fast` (numerics 6). The instruction multiplies each element by the scale of its block and adds the
-// products. PTX specifies products "with specified precision" and sums with "at least single precision", in an
-// unspecified order with unspecified rounding. The products are exact. A sum that loses at most 2^-24 of its largest
-// term with each term is within the bound. That needs one bit more than truncation to 24 bits keeps, which for operands
-// constructed against it (one product a power of two, 48 others just below 2^-23 of it) could exceed the bound by a
-// factor of 1.4; 25 bits and more are reported for these units. For the 8-bit units of an earlier architecture fewer
-// are documented, so for containers every instruction starts from zero: a block of 32 integers times one number needs
-// 13 bits (E2M1 and the uniform grids; 18 with E3M0), and the running sum is one binary32 addition for each block. A
-// NaN as a scale makes every product of its block NaN. The sign of an e4m3 scale, which no quantizer sets, is ignored.
+// For containers every instruction starts from zero, and the running sum is one binary32 addition for each block. Why
+// the bound of `fast` holds: docs/gpu.md. A NaN as a scale makes every product of its block NaN. The sign of an e4m3
+// scale, which no quantizer sets, is ignored.
 //
 // A thread block computes 128 x 128 of C in steps of 128 columns of K, through a ring of `block_mma_stages` stages in
 // shared memory. Roles of warps:

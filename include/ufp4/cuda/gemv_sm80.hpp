@@ -15,9 +15,7 @@
 //
 // So only the part whose order determines the bits, one fma for each block, is not parallel along K; `fast` and
 // `exact_blocks` are the same kernel. A block dot product is exact in integers, and one subtraction makes it a float as
-// in cuda/gemm_blocks_sm80.hpp. Columns of mma: a block of 16 is half of what m16n8k32 sums, so columns 0 .. 3 are four
-// narrow rows with the second half of K set to zero, and columns 4 .. 7 the same rows with the first half set to zero.
-// Longer blocks leave all eight columns to narrow rows.
+// in cuda/gemm_blocks_sm80.hpp. Of blocks of 16 four narrow rows are the columns of an mma twice (gemv_dots_sm80.hpp).
 #pragma once
 
 #include <ufp4/cuda/gemm_blocks_sm80.hpp>

@@ -12,7 +12,7 @@
 //
 // The order along K is the same for every number of rows and thread blocks, so the bits depend on the operands and the
 // device alone. Rows outside an operand repeat its last row, and their results are dropped; outside K codes are zero.
-// What gemm_bf16_sm80.hpp says about the truncated sums of tensor cores holds for the columns of each warp.
+// What docs/gpu.md says about the truncated sums of tensor cores holds for the columns of each warp.
 //
 // A kernel flags what its operands of an mma cannot represent. Then every element of the thread block is computed again
 // from codes and scales, in binary64 (thread/epilogue.hpp).

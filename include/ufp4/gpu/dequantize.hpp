@@ -99,7 +99,6 @@ error queue_dequantize(const thread::extended_matrix& q, const float* tensor_sca
 UFP4_GPU_FUNCTION(error queue_dequantize<features::all>(const thread::extended_matrix&, const float*, const sink&,
                                                         stream))
 
-/// dequantize of a matrix in device memory whose format is given as data.
 template <features needs = features::all, class Q, matrix_scalar T>
 status dequantize_as(const context& ctx, const Q& q, const format_spec& format, const matrix_view<T>& out) {
   return checked([&]() -> status {

@@ -62,7 +62,6 @@ namespace ufp4::gpu::detail::inline UFP4_GPU {
 
 using recipe::bound_recipe, recipe::expert_offsets, recipe::write_mode;
 
-/// All parts of one operand, and the memory of their codes.
 struct layer_side {
   struct place {
     std::uint8_t* codes = nullptr;  ///< the bf16 copy of an operand that is kept without quantization
@@ -110,7 +109,6 @@ inline void cut_side(layer_side& side, std::size_t together, bool keeps, workspa
   side.global_amax_bits = memory.take<std::uint32_t>(1);
 }
 
-/// Part e as an operand of a GEMM.
 inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
   if (!side.ready.empty()) {
     gemm_side out = side.ready[e].side;
@@ -151,7 +149,6 @@ error measure(const layer_side& side, stream where) {
   return success;
 }
 
-/// The quantization of part e.
 inline quantize_task task_of_part(const layer_side& side, std::size_t e) {
   const recipe::bound_operand bound = side.now->operand(side.index, static_cast<std::uint32_t>(e));
   quantize_task task;

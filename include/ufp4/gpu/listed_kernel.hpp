@@ -57,7 +57,6 @@ class kernel_list {
 };
 inline constinit kernel_list program_kernels;
 
-/// Keeps a kernel in the list.
 class kernel_entry {
  public:
   explicit kernel_entry(const void* entry) : node_{entry, nullptr} { program_kernels.add(node_); }

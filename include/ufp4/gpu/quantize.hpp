@@ -43,13 +43,11 @@ void check_quantize(const char* operation, const matrix_view<T>& x, const quanti
           ": tensor_amax_at is the tensor_scale of out: it is written while threads still read the amax");
 }
 
-/// Must the amax of the tensor be computed?
 template <quantizer_target F, class O>
 bool needs_amax(const O& all) {
   return format_of<F>::has_tensor_scale && !all.host.has_amax && !all.has_amax_at;
 }
 
-/// The workspace for it.
 template <quantizer_target F, class O>
 std::size_t amax_workspace(const O& all) {
   return needs_amax<F>(all) ? amax_bytes : 0;
@@ -81,7 +79,6 @@ template <quantizer_target F, class O>
 inline constexpr bool has_own_coder = compat::preset<F> || !std::is_same_v<typename O::rounding, rounding_spec> ||
                                       !std::is_same_v<typename O::rule, scale_rule_spec>;
 
-/// Does one kernel quantize a matrix and its transpose?
 template <quantizer_target Rows, quantizer_target Cols, class R, class C>
 bool reads_once(const quantize_task& down, const quantize_task& across) {
   return !has_own_coder<Rows, R> && !has_own_coder<Cols, C> && takes_both(down, across);
@@ -117,11 +114,11 @@ error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stre
 
 template <quantizer_target F, class O>
 error queue_tensor_amax(const quantize_task& task, const O& all, std::uint32_t* amax_bits, stream where) {
-  if constexpr (format_of<F>::has_tensor_scale) {
-    const error e = needs_amax<F>(all) ? set_zero(amax_bits, sizeof *amax_bits, where) : success;
-    if (e != success || !needs_amax<F>(all)) return e;
-    return queue_amax<parts_of<F, O>()>(task.job, amax_bits, where);
-  }
+  if constexpr (format_of<F>::has_tensor_scale)
+    if (needs_amax<F>(all)) {
+      const error e = set_zero(amax_bits, sizeof *amax_bits, where);
+      return e == success ? queue_amax<parts_of<F, O>()>(task.job, amax_bits, where) : e;
+    }
   return success;
 }
 
@@ -134,7 +131,6 @@ error queue_both_amax(const quantize_task& down, std::uint32_t* row_amax, const 
   return e == success ? queue_amax_both<of>(down.job, row_amax, across.job, col_amax, where) : e;
 }
 
-/// Queues a whole quantization.
 template <quantizer_target F, matrix_scalar T, class O>
 error queue_quantization(const matrix_view<T>& x, const quantized_view<format_of<F>>& out, const O& all,
                          std::uint32_t* amax_bits, stream where) {

@@ -48,7 +48,6 @@ inline failure_reason& last_failure() {
   thread_local failure_reason reason;
   return reason;
 }
-/// Returns e and stores the details.
 inline error failed(error e, const char* who, const char* why) {
   last_failure() = {who, why};
   return e;

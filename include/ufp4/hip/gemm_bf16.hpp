@@ -9,14 +9,7 @@
 // numbers in registers, and byte permutes look up the elements in it.
 //
 // K is summed in ascending order, 16 or 32 columns at a time, for either tile size: the bits depend only on the
-// operands and the device. The error bound of section 6 of the numerical specification follows from the rounding of
-// sums that mfma_gfx90a.hpp describes (S: the sum of magnitudes; Kp: the padded K):
-//
-// | CDNA 2     | a product takes part in 2 + Kp / 4 additions, each with an error of at most 2^-24 S: below Kp + 6.  |
-// |            | At most Kp nonzero numbers are flushed to zero, each below 2^-126: the Kp * 2^-126 of the bound     |
-// | CDNA 3     | seven of eight products lose less than 2^-24 of the greatest, together 7 * 2^-24 S; the running sum |
-// |            | loses that much of S twice for every eight: 7 + Kp / 4 + Kp / 1024, below Kp + 6 from Kp = 16 on    |
-// | the others | unknown; the CPU simulator checks the bound for sums rounded to nearest or truncated to 24 bits     |
+// operands and the device. Why the bound of `fast` holds: docs/gpu.md.
 #pragma once
 
 #include <ufp4/gpu/kernels/folding.hpp>

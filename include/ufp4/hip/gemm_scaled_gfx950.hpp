@@ -6,14 +6,9 @@
 // | gemm_mxfp4_gfx950          | E2M1                              | e2m1 x e2m1, the codes themselves    |
 // | gemm_mx_containers_gfx950  | any pair of grids that E4M3 holds | e4m3 x e4m3 (thread/decode.hpp)      |
 //
-// The error bound of `fast` (section 6 of the numerical specification) needs these assumptions. The products are exact.
-// A block's dot product is a sum of integers times one number, the product of the scales, so it is exact in any unit
-// that keeps 24 bits (18 for the grids of section 1). How many bits this unit keeps of the sum over blocks is not
-// reported; CDNA 3 truncates 24 places below the exponent of the greatest product (arXiv 2511.10909). So every
-// instruction's sum starts from zero, and a binary32 addition outside the instruction adds it to the running sum: the
-// bound then holds for any K if each of the four blocks loses at most 2^-20 of the greatest of them, or each product
-// 2^-24 of the greatest. With the running sum inside, such a loss would repeat. A lane has four sums of an instruction:
-// two packed additions, executed while the matrix unit works on the next one.
+// Every instruction's sum starts from zero, and a binary32 addition outside the instruction adds it to the running sum,
+// because how many bits the unit keeps is not reported (docs/gpu.md, the bound of `fast`). A lane has four sums of an
+// instruction: two packed additions, executed while the matrix unit works on the next one.
 //
 // A thread block of four waves computes 128 x 128 of C, each wave 64 x 64: 16 MFMAs for 8 fragments from shared memory,
 // without bank conflicts. Device memory is read 16 bytes a lane, one step ahead. A container is computed once, before

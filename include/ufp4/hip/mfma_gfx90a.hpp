@@ -15,8 +15,7 @@
 // |        | running sum if they are greater; their sum is rounded to nearest                                        |
 // | CDNA 4 | not reported                                                                                            |
 //
-// Integers and their sums below 2^24 are exact in either. The instruction of 32 x 32 x 8 has the same rate, and with
-// four rows and four columns of tiles in registers 16 x 16 x 16 reads shared memory no more often than it.
+// Integers and their sums below 2^24 are exact in either.
 #pragma once
 
 #include <ufp4/hip/matrix_core.hpp>

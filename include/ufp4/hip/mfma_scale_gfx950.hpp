@@ -14,7 +14,7 @@
 // side are rejected here. No kernel uses elements of 6 bits.
 //
 // A scale is 2^(byte - 127), or NaN if the byte is 0xFF. According to AMD it multiplies a block's dot product before
-// the accumulation. How many bits of the sum are kept is not published; gemm_scaled_gfx950.hpp lists assumptions.
+// the accumulation. How many bits of the sum are kept is not published; docs/gpu.md lists assumptions.
 #pragma once
 
 #include <ufp4/gpu/vendor.hpp>

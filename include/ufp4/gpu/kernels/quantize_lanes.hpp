@@ -7,9 +7,6 @@
 // are data, so all threads take the same branches; only grids without a plan have a kernel of their own, whose values
 // are in local memory.
 //
-// | quantize_lanes | rows are contiguous, or have any other stride                                              |
-// | quantize_tiles | columns are contiguous (transpose(x)), or both x and its transpose: quantize_tiles.hpp      |
-//
 // Thread blocks stride over the matrix, so a thread computes what does not depend on its place only once: the constants
 // of the tensor, two divisions; the signs of the transform; the place of its first sixteen elements.
 //
