@@ -68,7 +68,6 @@ class first_call_check {
   static bool is_capturing(stream) { return false; }
 #endif
 
-  /// rows x cols of random codes in the format of a side of the job.
   struct random_side {
     buffer<std::uint8_t> codes, scales;
     gemm_side side{};

@@ -52,7 +52,6 @@ inline scale_decoder scale_decoder_of(scale_kind kind) {
   return {};
 }
 
-/// One operand, made on the host.
 struct wgmma_side : folding {
   scale_decoder decoder{};
   const void* scales = nullptr;
@@ -73,11 +72,6 @@ constexpr bool folds_to_f16(const gemm_side& side) {
   return true;
 }
 
-inline bool has_scales(wgmma_fold how, scale_kind kind) {
-  const auto bytes = ufp4::detail::scale_bytes(kind);
-  return how == wgmma_fold::rounded ? bytes != 1 : bytes != 4;
-}
-/// The variant for two sides that fold (gpu/kernels/folding.hpp).
 constexpr wgmma_fold fold_of(const gemm_side& left, const gemm_side& right) {
   if (folds_to_f16(left) && folds_to_f16(right)) return wgmma_fold::f16;
   if (!products_fit(left) || !products_fit(right)) return wgmma_fold::rounded;

@@ -255,10 +255,6 @@ inline bf16_side bf16_side_of(const gemm_side& side) {
   return {folding_of(side), side.codes, side.scales, side.rows, side.block_rows, static_cast<std::uint8_t>(grain)};
 }
 
-inline bf16_product bf16_product_of(const gemm_job& job) {
-  return {job, bf16_side_of(job.left), bf16_side_of(job.right), log2_of(job.block), {}};
-}
-
 inline bool gemm_bf16_takes(const gemm_job& job, const device_facts& facts) {
   return facts.has(80) && facts.wave == 32 && job.block >= 16 &&
          facts.shared_bytes >= bf16_tile<128, 128>::shared_bytes && folds(job.left, job.mode) &&
@@ -268,10 +264,11 @@ inline bool gemm_bf16_takes(const gemm_job& job, const device_facts& facts) {
 /// Tiles of 128 x 128 if they keep every multiprocessor busy, else of 64 x 64. The bits are the same.
 template <class Product>
 error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::span<std::byte>, stream where) {
+  const bf16_product product{job, bf16_side_of(job.left), bf16_side_of(job.right), log2_of(job.block), {}};
   const auto queue = [&]<unsigned side>(std::integral_constant<unsigned, side>) {
     using tile = bf16_tile<side, side>;
     if constexpr (Product::may(&may_fold))
-      return launch_tiled(listed<&gemm_bf16<side, side>>, bf16_product_of(job), job.out, side, side, tile::threads,
+      return launch_tiled(listed<&gemm_bf16<side, side>>, product, job.out, side, side, tile::threads,
                           tile::shared_bytes, where);
     return not_supported;
   };

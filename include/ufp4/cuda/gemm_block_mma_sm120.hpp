@@ -206,7 +206,6 @@ struct block_mma_worker {
       ready.advance();
     }
   }
-  /// One lane of the warp arrives for all.
   UFP4_DEVICE static void arrive(std::uint32_t barrier) {
     sync_wave();
     if (lane() == 0) mma::barrier_arrive(barrier);

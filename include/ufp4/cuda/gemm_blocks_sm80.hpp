@@ -78,7 +78,6 @@ struct dots_worker {
   UFP4_DEVICE unsigned steps() const { return (product.padded + step::depth(job) - 1) / step::depth(job); }
   UFP4_DEVICE unsigned blocks() const { return product.padded / job.block; }
 
-  /// The side and its row that line `line` of the tile holds.
   struct place {
     unsigned side, row;
     bool there;
@@ -88,7 +87,6 @@ struct dots_worker {
     return {side, at, at < product.rows[side]};
   }
 
-  /// Starts the copies of step s: consecutive threads copy consecutive bytes of a row.
   template <unsigned bytes>
   UFP4_DEVICE void copy_codes(unsigned s) const {
     const unsigned of_row = step::depth(job) / 2 / bytes, row_bytes = product.padded / 2;
@@ -289,7 +287,6 @@ struct dots_worker {
   }
 };
 
-/// Each thread block computes one tile. Consecutive blocks have tiles of the same columns of C: the same rows of B.
 template <class Tile, unsigned kind>
 UFP4_KERNEL(Tile::threads)
 multiply_dots(UFP4_PARAMETER dots_job job) {

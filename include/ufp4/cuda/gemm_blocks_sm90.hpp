@@ -162,7 +162,6 @@ struct block_sums_worker {
     sync_block();
   }
 
-  /// Called by one thread: copies the operands of all steps. Outside the operands zeros, which count as bytes.
   UFP4_DEVICE void produce() const {
     place at;
     for (unsigned step = 0; step < steps; ++step, at.advance()) {

@@ -129,7 +129,6 @@ struct tcgen05_worker {
     if constexpr (Tile::blocks == 1) return b;
     return mma::remote_address(b, 0);
   }
-  /// One lane of the warp arrives for all.
   UFP4_DEVICE void arrive_at_pair(std::uint32_t b) const {
     sync_wave();
     if (lane() != 0) return;

@@ -40,7 +40,6 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// Rows: of C in a tile.
 template <unsigned Rows>
 struct wgmma_tile {
   static constexpr unsigned rows = Rows, cols = 256, chunk = 256, depth = 64, threads = 384;
@@ -68,8 +67,10 @@ struct wgmma_tile {
 inline bool gemm_wgmma_takes(const gemm_job& job, const device_facts& facts, bool rounds) {
   const wgmma_fold how = fold_of(job.left, job.right);
   const auto good = [&](const gemm_side& side) {
-    return folds(side, job.mode) && has_scales(how, side.scale) && is_aligned(side.codes, 16) &&
-           side.rows < (std::size_t{1} << 31) && side.rows * job.blocks() < (std::size_t{1} << 32);
+    const auto bytes = ufp4::detail::scale_bytes(side.scale);
+    return folds(side, job.mode) && (how == wgmma_fold::rounded ? bytes != 1 : bytes != 4) &&
+           is_aligned(side.codes, 16) && side.rows < (std::size_t{1} << 31) &&
+           side.rows * job.blocks() < (std::size_t{1} << 32);
   };
   return facts.has_specific(9) && job.block >= 16 && job.padded() % 32 == 0 && job.padded() != 0 &&
          job.padded() < (std::size_t{1} << 31) && facts.shared_bytes >= wgmma_tile<128>::shared_bytes &&
@@ -305,7 +306,6 @@ struct wgmma_worker {
 
   static constexpr unsigned sums_of_thread = Tile::rows / 2;
 
-  /// The fragments of 64 rows in a step from the codes of two rows, eight rows apart.
   UFP4_DEVICE static void decode_fragments(const wgmma_side& side, const std::uint32_t (&words)[2][4], unsigned half,
                                            const std::uint32_t (&factors)[2], std::uint32_t (&a)[4][4]) {
     UFP4_UNROLL

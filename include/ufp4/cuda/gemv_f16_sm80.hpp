@@ -84,9 +84,6 @@ struct f16_scale {
       return {thread::multiply_f16(scale, 0x78007800u), 0};  // 2^15
   }
 };
-/// Bit 7 of a byte is set where a scale is negative or NaN.
-UFP4_DEVICE std::uint32_t unfit_e4m3(std::uint32_t couple) { return couple | (couple + 0x0101u); }
-
 /// What the types of operands have: a product of pairs and an mma.
 struct pairs_f16 {
   UFP4_DEVICE static std::uint32_t times(std::uint32_t x, std::uint32_t by) { return thread::multiply_f16(x, by); }
@@ -158,7 +155,8 @@ struct f16_streamer {
     UFP4_UNROLL
     for (unsigned i = 0; i < count; ++i) {
       to[i] = f16_scale::of<integers>(from.scales[i], which);
-      if (which == 0) unfit |= unfit_e4m3(from.scales[i]);
+      // bit 7 of a byte is set where a scale is negative or NaN
+      if (which == 0) unfit |= from.scales[i] | (from.scales[i] + 0x0101u);
     }
   }
 
@@ -172,7 +170,6 @@ struct f16_streamer {
       for (unsigned w = 2 * block; w < 2 * block + 2; ++w) multiply(from, w, of, by);
     }
   }
-  /// Word w of every row: eight k of each lane.
   UFP4_DEVICE void multiply(const buffer& from, unsigned w, const f16_scale (&of)[2 * Shape::tiles],
                             const f16_scale (&by)[Shape::groups]) {
     std::uint32_t a[2 * Shape::tiles][4];
@@ -228,7 +225,6 @@ constexpr f16_decoding f16_decoding_of(const gemm_side& side) {
   return fp4_or_int4(side.grid);
 }
 
-/// Rows of codes begin at multiples of 16 bytes.
 inline bool f16_stream_takes(const gemm_job& job, const device_facts& facts) {
   const auto is_aligned_side = [](const gemm_side& s) { return is_aligned(s.codes, 16) && is_aligned(s.scales, 2); };
   const f16_decoding left = f16_decoding_of(job.left), right = f16_decoding_of(job.right);

@@ -26,7 +26,6 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-/// How a byte becomes a pair of scales.
 struct byte_scale {
   std::uint32_t place = 0;           ///< times the byte: the bits of the scale, twice, but for a power of two
   std::uint32_t by = 0, offset = 0;  ///< pairs that this is multiplied with: the scale, and the offset of int4
@@ -192,7 +191,6 @@ struct plain_streamer {
       for (unsigned w = 2 * block; w < 2 * block + 2; ++w) multiply(from, w, scale);
     }
   }
-  /// Word w of every row: eight k of each lane.
   UFP4_DEVICE void multiply(const plain_piece<Shape>& from, unsigned w, const f16_scale (&scale)[weight_rows]) {
     std::uint32_t a[weight_rows][4];
     UFP4_UNROLL
@@ -236,7 +234,6 @@ inline void set_range(byte_scale& scale, const gemm_side& side, const scale_rang
   while (high > low && value(high) > safe.high) --high;
   scale.low = (low == first ? 0 : low) * 0x10001u, scale.high = high * 0x10001u;
 }
-/// A power of two as a pair of bf16.
 inline std::uint32_t bf16_power(int e) {
   return static_cast<std::uint32_t>(e + 127) << 7 | static_cast<std::uint32_t>(e + 127) << 23;
 }
@@ -263,7 +260,6 @@ inline bool decodes_to(dtype type, const gemm_side& weights) {
          folds(weights, accumulate::fast);
 }
 
-/// Rows of codes and plain rows begin at multiples of 16 bytes.
 inline bool gemv_plain_takes(const gemm_job& job, const device_facts& facts) {
   const bool swapped = job.left.is_quantized;
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;
@@ -284,7 +280,8 @@ error queue_gemv_plain(const plain_stream_job& job, stream where) {
   }
   return not_supported;
 }
-inline plain_stream_job plain_stream_of(const gemm_job& job) {
+template <class Product>
+error run_gemv_plain(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
   const bool swapped = job.left.is_quantized;
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;
   plain_stream_job stream;
@@ -297,16 +294,9 @@ inline plain_stream_job plain_stream_of(const gemm_job& job) {
   stream.plain = static_cast<const std::uint8_t*>(narrow.plain.data);
   stream.plain_pitch = 2 * static_cast<std::size_t>(narrow.plain.row_stride);
   stream.plain_cols = narrow.plain.cols;
-  return stream;
-}
-template <class Product>
-error run_gemv_plain(const gemm_job& job, const device_facts&, std::span<std::byte>, stream where) {
-  const bool swapped = job.left.is_quantized;
-  const gemm_side& weights = swapped ? job.left : job.right;
-  plain_stream_job stream = plain_stream_of(job);
   const f16_decoding elements = fp4_or_int4(weights.grid);
   stream.bits = elements.bits;
-  if ((swapped ? job.right : job.left).plain.kind == dtype::fp16) {
+  if (narrow.plain.kind == dtype::fp16) {
     stream.scale = f16_scale_of(weights, elements.integers);
     stream.factor = elements.factor;
     return elements.integers ? queue_gemv_plain<Product, int4_to_f16>(stream, where)

@@ -92,7 +92,6 @@ struct gemv_worker {
     return memory + slab % gemv_plan::stages * gemv_plan::stage_bytes + (team * gemv_plan::rows + row) * row_bytes +
            16 * (piece ^ (row / 4 & 1u));
   }
-  /// Starts the copy of this warp's part of a slab, 16 bytes for each lane; zeros outside the weights.
   UFP4_DEVICE void copy(unsigned slab) const {
     const unsigned row = l / 2, piece = l % 2;
     const std::size_t k = std::size_t{slab} * gemv_plan::slab_k + team * gemv_plan::warp_k + 32 * piece;

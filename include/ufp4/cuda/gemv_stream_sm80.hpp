@@ -30,7 +30,6 @@ struct stream_side {
   std::size_t rows = 0;
   unsigned rows_shift = 0;  ///< log2 of the rows that share a scale
 
-  /// The given row, or the last one.
   UFP4_DEVICE std::size_t row(std::size_t at) const { return at < rows ? at : rows - 1; }
 };
 struct stream_job {
@@ -119,11 +118,9 @@ inline std::size_t narrow_rows(const gemm_job& job) {
 }
 
 /// Does 32 rows of weights for each thread block keep most of the device busy?
-inline bool two_tiles_fill(std::size_t weight_rows, const device_facts& facts) {
-  return 4 * ((weight_rows + 31) / 32) >= 3 * static_cast<std::size_t>(facts.processors);
-}
 inline bool streams_two_tiles(const gemm_job& job, const device_facts& facts) {
-  return two_tiles_fill(weights_are_left(job) ? job.left.rows : job.right.rows, facts);
+  const std::size_t weight_rows = weights_are_left(job) ? job.left.rows : job.right.rows;
+  return 4 * ((weight_rows + 31) / 32) >= 3 * static_cast<std::size_t>(facts.processors);
 }
 
 template <class Shape, class Job>

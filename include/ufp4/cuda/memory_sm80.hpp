@@ -38,7 +38,6 @@ UFP4_HD constexpr std::uint64_t shared_descriptor(std::uint32_t address, std::ui
 #if defined(UFP4_SIMT_HEADER)
 UFP4_DEVICE std::uint32_t shared_address(const void* p) { return simt::shared_address(p); }
 #elif defined(__CUDACC__)
-/// The address in the shared state space, which ldmatrix and cp.async take.
 UFP4_DEVICE std::uint32_t shared_address(const void* p) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }

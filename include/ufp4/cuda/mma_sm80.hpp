@@ -32,21 +32,17 @@ namespace ufp4::gpu::mma::inline UFP4_GPU {
                 "mma.sync.aligned." name " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" : sum(d[0]), \
                 sum(d[1]), sum(d[2]), sum(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
 
-/// m16n8k16, f16 operands, f32 sums.
 UFP4_DEVICE void mma_f16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   UFP4_MMA(simt::mma_f16(d, a, b), "m16n8k16.row.col.f32.f16.f16.f32", "+f");
 }
-/// m16n8k16, bf16 operands, f32 sums.
 UFP4_DEVICE void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   UFP4_MMA(simt::mma_bf16(d, a, b), "m16n8k16.row.col.f32.bf16.bf16.f32", "+f");
 }
-/// m16n8k32, s8 operands, s32 sums.
 UFP4_DEVICE void mma_s8_k32(std::int32_t (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   UFP4_MMA(simt::mma_s8_k32(d, a, b), "m16n8k32.row.col.s32.s8.s8.s32", "+r");
 }
 #undef UFP4_MMA
 
-/// m16n8k16, s8 operands, s32 sums.
 UFP4_DEVICE void mma_s8_k16(std::int32_t (&d)[4], const std::uint32_t (&a)[2], std::uint32_t b) {
   UFP4_PTX_SM80(
       simt::mma_s8_k16(d, a, b),

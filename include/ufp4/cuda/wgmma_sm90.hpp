@@ -32,7 +32,6 @@ UFP4_HD constexpr std::uint64_t advanced(std::uint64_t operand, std::uint32_t by
   return (operand & 0xFFFFFFFF00000000u) | low;
 }
 
-/// Element i of the sums of thread t of a warpgroup.
 UFP4_HD constexpr unsigned sum_row(unsigned t, unsigned i) { return t / 32 * 16 + t % 32 / 4 + i / 2 % 2 * 8; }
 UFP4_HD constexpr unsigned sum_col(unsigned t, unsigned i) { return i / 4 * 8 + t % 4 * 2 + i % 2; }
 

@@ -231,10 +231,6 @@ inline std::size_t kernel_bytes(const gemm_kernel* kernel, const gemm_job& job, 
   return kernel == nullptr || is_empty(job) ? 0 : kernel->workspace(job, facts_for(*kernel, device));
 }
 
-}  // namespace ufp4::gpu::detail::inline UFP4_GPU
-
-namespace ufp4::gpu::kernels::inline UFP4_GPU {
-
 /// The tiles of C, one for each thread block.
 struct tile_grid {
   unsigned down = 0, across = 0;
@@ -262,4 +258,4 @@ error launch_tiled(const listed_kernel<Job>& kernel, Job job, const sink& out, u
   return launch(kernel, {job.tiles.down * job.tiles.across}, {threads}, shared_bytes, where, job);
 }
 
-}  // namespace ufp4::gpu::kernels::inline UFP4_GPU
+}  // namespace ufp4::gpu::detail::inline UFP4_GPU

@@ -150,7 +150,6 @@ constexpr bool codes_are_integers(const grid4& grid, bool twos_complement) {
   return true;
 }
 
-/// Blocks must be as long as a whole number of instructions.
 template <class Op>
 constexpr bool fits_iu4(const gemm_job& job) {
   const auto fits = [](const grid4& grid) { return codes_are_integers(grid, true) || codes_are_integers(grid, false); };

@@ -158,7 +158,6 @@ struct scaled_worker {
     reinterpret_cast<std::uint32_t*>(scales(s))[thread_index().x] = from.scales;
   }
 
-  // A wave's quarter of the tile.
   UFP4_DEVICE static unsigned wave_row() { return thread_index().x / op::wave / 2 * 64; }
   UFP4_DEVICE static unsigned wave_col() { return thread_index().x / op::wave % 2 * 64; }
 

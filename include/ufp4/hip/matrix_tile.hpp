@@ -44,7 +44,6 @@ struct matrix_tile {
   static_assert(waves * 16 * 16 * across * sizeof(float) <= 2 * operand_bytes);
 };
 
-/// 32 codes of one row, in registers between device memory and shared memory.
 struct matrix_cargo {
   thread::words4 codes;
   std::uint32_t scale[2];  ///< bits; of the first 16 columns and of the others
@@ -155,7 +154,6 @@ struct matrix_place {
   static constexpr unsigned unit_words = 16 / Op::groups / units;  ///< of a lane; a row of a slab has 16
   static constexpr unsigned unit_pieces = unit_words / 4;
 
-  /// The registers of a unit, grouped by instruction.
   template <unsigned words>
   using unit = std::uint32_t[unit_words / words][words];
 

@@ -7,15 +7,7 @@
 // |      | 8 (l / 16) .. + 7 where K is 32                                                  |
 // | d    | d[i]: row 4 (l / 16) + i of the left operand, row l % 16 of the right one        |
 //
-// AMD does not document how sums are rounded. Measured (arXiv 2511.10909):
-//
-// | CDNA 2 | subnormal operands, products and sums become zero (documented by AMD, too); four products are added,    |
-// |        | pairwise, and then added to the running sum; each addition is rounded to nearest                        |
-// | CDNA 3 | eight products at a time are truncated 24 places below the exponent of the greatest, and so is the      |
-// |        | running sum if they are greater; their sum is rounded to nearest                                        |
-// | CDNA 4 | not reported                                                                                            |
-//
-// Integers and their sums below 2^24 are exact in either.
+// How sums are rounded: docs/gpu.md, the bound of `fast`. Integers and their sums below 2^24 are exact in any case.
 #pragma once
 
 #include <ufp4/hip/matrix_core.hpp>

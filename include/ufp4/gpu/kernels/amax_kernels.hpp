@@ -24,7 +24,6 @@ struct amax_job {
   std::uint32_t across = 1;       ///< groups of sixteen in a row, rounded up to whole runs
 };
 
-/// Of x and its transpose, or of the transpose alone.
 struct amax_tiles_job {
   tiled_source from{};
   amax_side rows{}, cols{};

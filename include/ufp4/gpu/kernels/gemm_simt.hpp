@@ -141,7 +141,6 @@ UFP4_LAZY_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) 
 
 /// A plain operand with a transform is transformed before the product: once for each row and not for each tile.
 inline bool needs_transform(const gemm_side& side) { return !side.is_quantized && side.transform.n > 1; }
-/// Of the workspace for a side: transformed, or decoded.
 inline std::size_t prepared_bytes(const gemm_side& side, unsigned block) {
   if (side.extended != nullptr) return decoded_bytes(side, block);
   return needs_transform(side) ? decoded_value_bytes(side) : 0;

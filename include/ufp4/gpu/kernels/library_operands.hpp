@@ -46,7 +46,6 @@ struct decode_bf16_job {
   UFP4_HD std::size_t eights() const { return side.rows * row_eights(); }
 };
 
-/// Four bytes from any address.
 UFP4_DEVICE std::uint32_t load_word(const std::uint8_t* p) {
   if (reinterpret_cast<std::uintptr_t>(p) % 4 == 0) {
     std::uint32_t word;
@@ -56,7 +55,6 @@ UFP4_DEVICE std::uint32_t load_word(const std::uint8_t* p) {
   return p[0] | std::uint32_t{p[1]} << 8 | std::uint32_t{p[2]} << 16 | std::uint32_t{p[3]} << 24;
 }
 
-/// The scale of the group of eight elements with index `at`, counted row by row.
 UFP4_DEVICE float scale_of_eight(const decode_bf16_job& job, std::size_t at) {
   if (!job.folds) return 1.0f;
   const std::size_t block = at >> (job.block_shift - 3);  // rows hold whole blocks
@@ -101,7 +99,6 @@ UFP4_DEVICE thread::words4 round_eight(const decode_bf16_job& job, std::size_t a
   });
 }
 
-/// Each thread decodes four groups of eight elements, decode_threads groups apart.
 UFP4_LAZY_KERNEL(decode_threads) decode_bf16(const decode_bf16_job job) {
   auto* table = reinterpret_cast<float*>(shared_memory());
   if (thread_index().x < 16) table[thread_index().x] = job.side.grid.value[thread_index().x];
@@ -210,16 +207,11 @@ struct widen_job {
   std::uint8_t* out = nullptr;  ///< 8 bytes for every eight codes, aligned to 16 bytes
 };
 
-/// Eight codes for each thread: 4 bytes read, 8 written; consecutive threads access consecutive bytes.
 UFP4_LAZY_KERNEL(widen_threads) widen_codes(const widen_job job) {
   const std::size_t at = std::size_t{block_index().x} * widen_threads + thread_index().x;
   if (at >= job.eights) return;
   const thread::eight_containers bytes = thread::containers_of(load_word(job.codes + 4 * at), job.table);
   __builtin_memcpy(__builtin_assume_aligned(job.out + 8 * at, 8), &bytes, 8);
-}
-
-inline std::size_t swizzled_bytes(const gemm_side& side, unsigned block) {
-  return swizzled_size(side.rows, side.padded_cols / block);
 }
 
 /// Queues `out` = the 8-bit scales of a side, one row of scales for each row, in the 128x4 layout. E4M3 ends at
@@ -270,7 +262,6 @@ UFP4_HD constexpr std::size_t paired_place(std::size_t row) {
   return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2;
 }
 
-/// Each thread decodes four consecutive blocks of a row; consecutive threads write neighbouring floats.
 UFP4_LAZY_KERNEL(scales_threads) decode_scales(const decode_scales_job job) {
   const std::size_t at = std::size_t{block_index().x} * scales_threads + thread_index().x;
   const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.stride));

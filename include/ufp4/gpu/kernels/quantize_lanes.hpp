@@ -94,7 +94,6 @@ UFP4_DEVICE lanes_constants begin(const lanes_side& side, unsigned sixteen, void
   return known;
 }
 
-/// The scale of a block with its factor, as joined_factor gives it.
 struct run_scale {
   std::uint32_t bits;
   float factor;

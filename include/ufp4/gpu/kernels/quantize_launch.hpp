@@ -264,7 +264,6 @@ inline kernel_choice quantize_kernel(const quantize_task& task) {
 /// The tile that quantize_both reads once: the longest run of either side is its edge.
 using tile_of_both = block::transposed_tile<64>;
 
-/// Can one kernel quantize a.x and its transpose b.x?
 inline bool takes_both(const quantize_task& a, const quantize_task& b) {
   const auto& x = a.job.x;
   return takes_lanes(a) && takes_lanes(b) && a.job.run() <= tile_of_both::rows && b.job.run() <= tile_of_both::rows &&

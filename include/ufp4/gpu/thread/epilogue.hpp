@@ -172,24 +172,14 @@ UFP4_DEVICE void store_tile(const gemm_job& job, std::size_t first_row, std::siz
 
 inline constexpr unsigned epilogue_run = 4;  ///< elements that are stored at once
 
-/// Stores elements (i, j) .. (i, j + 3) in one access; `whole_runs` must hold, and j be a multiple of 4.
-UFP4_DEVICE void store_run(const sink& x, std::size_t i, std::size_t j, const float (&v)[epilogue_run]) {
-  const std::ptrdiff_t at = x.offset(i, j);
-  if (x.kind == dtype::f32) {
-    *reinterpret_cast<words4*>(static_cast<float*>(x.data) +
-                               at) = {{to_bits(v[0]), to_bits(v[1]), to_bits(v[2]), to_bits(v[3])}};
-  } else {
-    *reinterpret_cast<words2*>(static_cast<std::uint16_t*>(x.data) + at) = {
-        {narrowed(x.kind, v[0]) | narrowed(x.kind, v[1]) << 16, narrowed(x.kind, v[2]) | narrowed(x.kind, v[3]) << 16}};
-  }
-}
 /// Are four elements of a row from a multiple of four on contiguous, and aligned to their size?
 UFP4_DEVICE bool whole_runs(const sink& x) {
   const std::uintptr_t bytes = epilogue_run * (x.kind == dtype::f32 ? 4 : 2);
   return x.col_stride == 1 && x.row_stride % epilogue_run == 0 && reinterpret_cast<std::uintptr_t>(x.data) % bytes == 0;
 }
 
-/// Four columns of C(i, j ..) from their sums, which must be finite.
+/// Four columns of C(i, j ..) from their sums, which must be finite, in one access; `whole_runs` must hold, and j be a
+/// multiple of 4.
 UFP4_DEVICE void store_finite_run(const epilogue& to, std::size_t i, std::size_t j, const float (&sum)[epilogue_run]) {
   float r[epilogue_run];
   UFP4_UNROLL
@@ -198,7 +188,15 @@ UFP4_DEVICE void store_finite_run(const epilogue& to, std::size_t i, std::size_t
     if (to.bias != nullptr) r[n] = r[n] + to.bias[j + n];
     if (to.beta != 0.0f) r[n] = fma(to.beta, load(to.out, i, j + n), r[n]);
   }
-  store_run(to.out, i, j, r);
+  const sink& x = to.out;
+  const std::ptrdiff_t at = x.offset(i, j);
+  if (x.kind == dtype::f32) {
+    *reinterpret_cast<words4*>(static_cast<float*>(x.data) +
+                               at) = {{to_bits(r[0]), to_bits(r[1]), to_bits(r[2]), to_bits(r[3])}};
+  } else {
+    *reinterpret_cast<words2*>(static_cast<std::uint16_t*>(x.data) + at) = {
+        {narrowed(x.kind, r[0]) | narrowed(x.kind, r[1]) << 16, narrowed(x.kind, r[2]) | narrowed(x.kind, r[3]) << 16}};
+  }
 }
 
 /// store_tile by `threads` threads, of which this is number `thread`. Sums are aligned to 16 bytes, rows too.
