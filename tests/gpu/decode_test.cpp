@@ -45,9 +45,9 @@ UFP4_KERNEL(128) decode_words(const decode_job job) {
   if (i >= job.count) return;
   decoded& d = job.out[i];
   thread::decode8_s8(job.s8, job.codes[i], d.s8);
-  thread::decode8_f16(job.f16, job.codes[i], d.f16);
-  thread::decode8_f16(job.f16.high, job.codes[i], d.f16_high);
-  thread::decode8_bf16(job.bf16, job.codes[i], d.bf16);
+  thread::decode8_halves(job.f16, job.codes[i], d.f16);
+  thread::decode8_halves(job.f16.high, job.codes[i], d.f16_high);
+  thread::decode8_halves(job.bf16, job.codes[i], d.bf16);
 }
 
 /// Every code in every place, with neighbours that differ from it and from one another.

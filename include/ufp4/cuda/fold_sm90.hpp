@@ -144,11 +144,11 @@ UFP4_DEVICE void place_e2m1(std::uint32_t codes, std::uint32_t (&pairs)[4]) {
 template <wgmma_fold how>
 UFP4_DEVICE void fold8(const wgmma_side& side, std::uint32_t codes, std::uint32_t factor, std::uint32_t (&pairs)[4]) {
   if constexpr (how == wgmma_fold::f16)
-    thread::decode8_f16(side.values.high, codes, pairs);
+    thread::decode8_halves(side.values.high, codes, pairs);
   else if constexpr (how == wgmma_fold::mxfp4)
     place_e2m1(codes, pairs);
   else
-    thread::decode8_bf16(side.values, codes, pairs);
+    thread::decode8_halves(side.values, codes, pairs);
   UFP4_UNROLL
   for (unsigned i = 0; i < 4; ++i) {
     if constexpr (how == wgmma_fold::f16)

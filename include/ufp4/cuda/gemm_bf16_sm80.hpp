@@ -145,7 +145,7 @@ struct bf16_worker {
 
   UFP4_DEVICE static thread::words4 fold(const bf16_side& how, std::uint32_t codes, float scale) {
     std::uint32_t pairs[4];
-    thread::decode8_bf16(how.values, codes, pairs);
+    thread::decode8_halves(how.values, codes, pairs);
     if (how.rounds) {
       UFP4_UNROLL
       for (unsigned i = 0; i < 4; ++i)
@@ -160,7 +160,7 @@ struct bf16_worker {
   }
   UFP4_DEVICE static bool all_zero(const bf16_side& how, std::uint32_t codes) {
     std::uint32_t pairs[4];
-    thread::decode8_bf16(how.values, codes, pairs);
+    thread::decode8_halves(how.values, codes, pairs);
     return ((pairs[0] | pairs[1] | pairs[2] | pairs[3]) & 0x7FFF7FFFu) == 0;
   }
 

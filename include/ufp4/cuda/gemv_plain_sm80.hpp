@@ -69,7 +69,7 @@ struct grid_to_bf16 : pairs_bf16 {
   thread::half_table values;
   UFP4_DEVICE explicit grid_to_bf16(const plain_stream_job& job) : values(job.values) {}
   UFP4_DEVICE void fold(std::uint32_t codes, const f16_scale& scale, std::uint32_t (&pairs)[4]) const {
-    thread::decode8_bf16(values, codes, pairs);
+    thread::decode8_halves(values, codes, pairs);
     UFP4_UNROLL
     for (std::uint32_t& pair : pairs) pair = times(pair, scale.by);
   }

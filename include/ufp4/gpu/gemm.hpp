@@ -209,7 +209,7 @@ status multiply(const context& ctx, const A& a, const B& b, const sink& out, con
   gemm_call call;
   error e = plan_call(call, a, b, out, options, ctx.workspace);
   if (e != success) return status_of(operation, e);
-  check_workspace(operation, ctx, call.operand_bytes + call.own_bytes);
+  check_memory(operation, "context.workspace", ctx.workspace, call.operand_bytes + call.own_bytes);
   if (call.kernel == nullptr) return {not_supported, concat(operation, ": no kernel takes the product")};
   e = queue_operand(a, call.job.left, call.left_amax, ctx.where);
   if (e == success) e = queue_operand(b, call.job.right, call.right_amax, ctx.where);

@@ -150,7 +150,7 @@ status quantized_gemm_grouped(const context& ctx, const As& a, const Bs& b, cons
     detail::group_plan plan;
     if (const error e = detail::plan_group(plan, a, b, c, options); e != success)
       return detail::status_of(operation, e);
-    detail::check_workspace(operation, ctx, plan.workspace_bytes());
+    detail::check_memory(operation, "context.workspace", ctx.workspace, plan.workspace_bytes());
     return detail::run_group<detail::group_types<As, Bs>>(operation, plan, ctx.workspace, ctx.where);
   });
 }

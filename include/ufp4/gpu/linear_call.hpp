@@ -266,7 +266,7 @@ template <class = void>
 status queue_layer(const char* operation, const context& ctx, layer_call call) {
   for (const layer_side* side : {&call.left, &call.right}) check_places(operation, *side, false);
   if (const error e = prepare_layer(call, ctx.workspace); e != success) return status_of(operation, e);
-  check_workspace(operation, ctx, layer_bytes(call));
+  check_memory(operation, "context.workspace", ctx.workspace, layer_bytes(call));
   for (const layer_side* side : {&call.left, &call.right})
     if (const error e = measure(*side, ctx.where); e != success) return status_of(operation, e);
   for (std::size_t first = 0; first < call.out.size(); first += call.together)

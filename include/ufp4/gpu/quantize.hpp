@@ -186,7 +186,7 @@ status quantize(const context& ctx, const matrix_view<T>& x, const quantized_vie
   const auto all = detail::collect_for<format_of<F>>(policies...);
   return detail::checked([&]() -> status {
     detail::check_quantize<F>("quantize", x, out, all);
-    detail::check_workspace("quantize", ctx, detail::amax_workspace<F>(all));
+    detail::check_memory("quantize", "context.workspace", ctx.workspace, detail::amax_workspace<F>(all));
     auto* amax_bits = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
     return detail::status_of("quantize", detail::queue_quantization<F>(x, out, all, amax_bits, ctx.where));
   });
@@ -220,7 +220,7 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
     detail::check_quantize<Cols>(operation, transpose(x), cols, for_cols.options);
     const std::size_t row_bytes = detail::amax_workspace<Rows>(for_rows.options);
     const std::size_t bytes = row_bytes + detail::amax_workspace<Cols>(for_cols.options);
-    detail::check_workspace(operation, ctx, bytes);
+    detail::check_memory(operation, "context.workspace", ctx.workspace, bytes);
     auto* row_amax = reinterpret_cast<std::uint32_t*>(ctx.workspace.data());
     auto* col_amax = reinterpret_cast<std::uint32_t*>(ctx.workspace.data() + (bytes == 0 ? 0 : row_bytes));
     const auto down = detail::task_of<Rows>(x, rows, for_rows.options, row_amax);

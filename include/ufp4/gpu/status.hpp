@@ -81,9 +81,6 @@ inline void check_memory(const char* operation, const char* name, std::span<std:
   expects(needed == 0 || first % 256 == 0, operation, ": ", name, " is not aligned to 256 bytes: address ", first);
   expects(memory.size() >= needed, operation, ": ", name, " is too small: ", memory.size(), " bytes, needs ", needed);
 }
-inline void check_workspace(const char* operation, const context& ctx, std::size_t needed) {
-  check_memory(operation, "context.workspace", ctx.workspace, needed);
-}
 
 /// Kernels count rows, groups of columns and tiles of 4096 elements in 32 bits.
 inline void check_places(const char* operation, const char* name, std::size_t rows, std::size_t cols) {

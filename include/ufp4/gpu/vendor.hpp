@@ -136,14 +136,11 @@ struct target_spelling {
 // alone. The vendor's shims define before: probe_threads, allow_shared_bytes, read_facts.
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// *p = max(*p, v).
 UFP4_DEVICE void atomic_max(std::uint32_t* p, std::uint32_t v) { atomicMax(p, v); }
-/// *p += v.
 UFP4_DEVICE void atomic_add(std::uint64_t* p, std::uint64_t v) {
   atomicAdd(reinterpret_cast<unsigned long long*>(p), static_cast<unsigned long long>(v));
 }
 
-/// The dynamic shared memory of the block.
 UFP4_DEVICE unsigned char* shared_memory() {
   extern __shared__ unsigned char ufp4_shared_memory[] __attribute__((aligned(128)));
   return ufp4_shared_memory;
@@ -183,7 +180,6 @@ inline error load(const void* kernel) {
   return success;
 }
 
-/// The text of the runtime.
 inline const char* error_text(error e) { return UFP4_RUNTIME(GetErrorString)(e); }
 /// Queues zeros for `bytes` bytes.
 inline error set_zero(void* p, std::size_t bytes, stream where) {
@@ -199,7 +195,6 @@ inline error allocate(void** p, std::size_t bytes) { return UFP4_RUNTIME(Malloc)
 inline error release(void* p) { return UFP4_RUNTIME(Free)(p); }
 /// Waits until all work on the stream is complete.
 inline error wait(stream where) { return UFP4_RUNTIME(StreamSynchronize)(where); }
-/// The number of the current device.
 inline error current_device(int& device) { return UFP4_RUNTIME(GetDevice)(&device); }
 
 /// Never launched. Compiled for every architecture of the program, as the kernels are. Its bound on the threads tells

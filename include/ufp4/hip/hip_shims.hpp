@@ -14,13 +14,11 @@
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// The host's compilation reads kernels but generates no code for them, and so must reject no instruction.
-#if defined(UFP4_DEVICE_CODE)
-inline constexpr bool in_host_pass = false;
-#else
+#if !defined(UFP4_DEVICE_CODE)
 inline constexpr bool in_host_pass = true;
-#endif
+#else
+inline constexpr bool in_host_pass = false;
 
-#if defined(UFP4_DEVICE_CODE)
 UFP4_DEVICE float device_rounded(float x) {
   asm("" : "+v"(x));
   return x;

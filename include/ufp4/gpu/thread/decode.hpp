@@ -6,8 +6,8 @@
 // fourth bit selects the half. Integer instructions for eight codes, for any grid:
 //
 // | decode8_s8, containers_of  | 11: two masks and two shifts for all, then three permutes for every four codes |
-// | decode8_f16, one table     | 15: the lower bytes of the pairs are zero                                      |
-// | decode8_f16, decode8_bf16  | 21: a table for either byte of the pairs, and four permutes that join them     |
+// | decode8_halves, one table  | 15: the lower bytes of the pairs are zero                                      |
+// | decode8_halves             | 21: a table for either byte of the pairs, and four permutes that join them     |
 //
 // Element k of the eight is nibble k of the word; its result is byte k % 4 of word k / 4, or half k % 2 of pair k / 2.
 // All functions also run on the host.
@@ -120,28 +120,18 @@ UFP4_HD inline void decode8_s8(const byte_table& t, std::uint32_t codes, std::ui
   look_up8(t, selectors_of(codes), bytes);
 }
 
-/// The 16-bit entries of eight codes.
+/// Eight codes as fp16 or bf16, from f16_table_of or bf16_table_of.
 UFP4_HD inline void decode8_halves(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   const code_selectors s = selectors_of(codes);
   std::uint32_t low[2], high[2];
   look_up8(t.low, s, low), look_up8(t.high, s, high);
   for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(low[i / 2], high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
 }
-/// The same for entries whose lower bytes are zero.
+/// The same from `high` of a table, if high_suffices(): as fp16 every grid of numerics 1.
 UFP4_HD inline void decode8_halves(const byte_table& high_bytes, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
   std::uint32_t high[2];
   look_up8(high_bytes, selectors_of(codes), high);
   for (unsigned i = 0; i < 4; ++i) pairs[i] = byte_permute(0, high[i / 2], i % 2 == 0 ? 0x5140u : 0x7362u);
-}
-
-/// Eight codes as fp16: from f16_table_of, or from its byte table `high` if high_suffices() (every grid of numerics 1).
-template <class Table>
-UFP4_HD inline void decode8_f16(const Table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
-  decode8_halves(t, codes, pairs);
-}
-/// Eight codes as bf16, from bf16_table_of.
-UFP4_HD inline void decode8_bf16(const half_table& t, std::uint32_t codes, std::uint32_t (&pairs)[4]) {
-  decode8_halves(t, codes, pairs);
 }
 
 /// ufp4::detail::decode_scale in a few instructions, without a loop; flush-to-zero flags have no effect.
