@@ -24,14 +24,20 @@
 
 namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
-struct gemv_job : stream_job {
-  scale_kind weight_scale = scale_kind::f32, narrow_scale = scale_kind::f32;
-  thread::byte_table weight_values{}, narrow_values{};
+struct gemv_side : stream_side {
+  scale_kind scale = scale_kind::f32;
+  thread::byte_table values{};
+};
+struct gemv_job {
+  gemv_side weights{}, narrow{};
+  std::size_t padded = 0;
   std::size_t blocks = 0;    ///< of a row
   unsigned block_shift = 4;  ///< log2 of the block length, 16, 32 or 64: shifts replace divisions
   unsigned columns = 4;      ///< narrow rows, rounded up to those of one mma
   bool grain16 = false;      ///< rows of weights are aligned to 16 bytes; else to 4
+  bool swapped = false;      ///< weights are the left operand
   std::uint32_t magic = 0;   ///< dot_magic
+  gemm_job product{};
 };
 
 struct gemv_plan {
@@ -102,10 +108,9 @@ struct gemv_worker {
     mma::commit_copies();
   }
 
-  UFP4_DEVICE std::uint32_t scale_bits(const stream_side& side, scale_kind kind, std::size_t row,
-                                       std::size_t block) const {
+  UFP4_DEVICE std::uint32_t scale_bits(const gemv_side& side, std::size_t row, std::size_t block) const {
     return row < side.rows && block < job.blocks
-               ? thread::load_scale(side.scales, kind, (row >> side.rows_shift) * job.blocks + block)
+               ? thread::load_scale(side.scales, side.scale, (row >> side.rows_shift) * job.blocks + block)
                : 0u;
   }
   /// Loads narrow codes and all scales of a slab to registers; consecutive threads load consecutive elements of a row.
@@ -124,8 +129,8 @@ struct gemv_worker {
     for (unsigned i = 0; i < scale_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at >> plan.blocks_shift();
       const std::size_t block = blocks_before(slab) + (at & (plan.blocks() - 1));
-      weight_scales[i] = row < gemv_plan::rows ? scale_bits(job.weights, job.weight_scale, first_row + row, block) : 0u;
-      narrow_scales[i] = scale_bits(job.narrow, job.narrow_scale, row, block);
+      weight_scales[i] = row < gemv_plan::rows ? scale_bits(job.weights, first_row + row, block) : 0u;
+      narrow_scales[i] = scale_bits(job.narrow, row, block);
     }
   }
   UFP4_DEVICE void spread() const {
@@ -134,7 +139,7 @@ struct gemv_worker {
     for (unsigned i = 0; i < narrow_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at / words;
       thread::words2 bytes;
-      thread::decode8_s8(job.narrow_values, narrow_codes[i], bytes.word);
+      thread::decode8_s8(job.narrow.values, narrow_codes[i], bytes.word);
       if (row < job.columns)
         *reinterpret_cast<thread::words2*>(memory + plan.narrow_at() + row * gemv_plan::narrow_stride +
                                            at % words * 8) = bytes;
@@ -143,8 +148,8 @@ struct gemv_worker {
     for (unsigned i = 0; i < scale_passes; ++i) {
       const unsigned at = i * gemv_plan::threads + place, row = at >> plan.blocks_shift(),
                      block = (at & (plan.blocks() - 1));
-      if (row < gemv_plan::rows) weight_scale(row)[block] = thread::scale_value(job.weight_scale, weight_scales[i]);
-      if (row < job.columns) narrow_scale(row)[block] = thread::scale_value(job.narrow_scale, narrow_scales[i]);
+      if (row < gemv_plan::rows) weight_scale(row)[block] = thread::scale_value(job.weights.scale, weight_scales[i]);
+      if (row < job.columns) narrow_scale(row)[block] = thread::scale_value(job.narrow.scale, narrow_scales[i]);
     }
   }
 
@@ -175,7 +180,7 @@ struct gemv_worker {
       const auto word = [&](unsigned row) {
         return reinterpret_cast<const thread::words1*>(staged(slab, row, s) + 4 * t)->word;
       };
-      warp::left_s8(job.weight_values, word(g), word(g + 8), a[s]);
+      warp::left_s8(job.weights.values, word(g), word(g + 8), a[s]);
     }
     const auto start = static_cast<std::int32_t>(job.magic);
     const bool halves = job.block_shift == 4;
@@ -241,18 +246,21 @@ UFP4_LAZY_KERNEL(256) gemv_blocks(UFP4_PARAMETER gemv_job job) {
 
 inline gemv_job gemv_job_of(const gemm_job& job) {
   const bool swapped = weights_are_left(job);
+  const auto side = [](const gemm_side& s) {
+    return gemv_side{stream_side_of(s), s.scale, thread::s8_table_of(s.grid)};
+  };
   const gemm_side &weights = swapped ? job.left : job.right, &narrow = swapped ? job.right : job.left;
   const auto group = static_cast<unsigned>(job.block == 16 ? 4 : 8);
-  return {stream_job_of(job),
-          weights.scale,
-          narrow.scale,
-          thread::s8_table_of(weights.grid),
-          thread::s8_table_of(narrow.grid),
-          job.blocks(),
-          log2_of(job.block),
-          (static_cast<unsigned>(narrow.rows) + group - 1) / group * group,
-          is_aligned(weights.codes, 16) && job.padded() % 32 == 0,
-          dot_magic(job)};
+  return {.weights = side(weights),
+          .narrow = side(narrow),
+          .padded = job.padded(),
+          .blocks = job.blocks(),
+          .block_shift = log2_of(job.block),
+          .columns = (static_cast<unsigned>(narrow.rows) + group - 1) / group * group,
+          .grain16 = is_aligned(weights.codes, 16) && job.padded() % 32 == 0,
+          .swapped = swapped,
+          .magic = dot_magic(job),
+          .product = job};
 }
 
 /// Takes folded_bf16 if rounding to bf16 would change nothing.
