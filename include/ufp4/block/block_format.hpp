@@ -62,22 +62,18 @@ struct per_segment {};
 /// The outer_scale of block_format's last argument.
 template <class T>
 struct outer_scale_of {};
-/// Without outer scales.
 template <>
 struct outer_scale_of<void> {
   static constexpr outer_scale value{};  ///< none
 };
-/// A tensor scale.
 template <scale_format T>
 struct outer_scale_of<T> {
   static constexpr outer_scale value{outer_span::tensor, scale_traits<T>::kind};  ///< of the whole matrix
 };
-/// One of each row of blocks.
 template <scale_format T>
 struct outer_scale_of<per_row<T>> {
   static constexpr outer_scale value{outer_span::row, scale_traits<T>::kind};  ///< of each row
 };
-/// One of each segment.
 template <int cols, scale_format T>
 struct outer_scale_of<per_segment<cols, T>> {
   static constexpr outer_scale value{outer_span::segment, scale_traits<T>::kind, cols};  ///< of each segment
@@ -123,23 +119,6 @@ struct format_spec {
   friend constexpr bool operator==(const format_spec&, const format_spec&) = default;
 };
 
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// The reason why the segments of outer scales do not suit a block, or nullptr.
-constexpr const char* segment_mismatch(const outer_scale& outer, const block_shape& block) {
-  if (outer.span != outer_span::segment)
-    return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
-  return outer.segment > 0 && outer.segment % block.cols == 0
-             ? nullptr
-             : "outer.segment must be a positive multiple of the block length";
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::inline UFP4_TYPES {
-
 /// As an argument of one_of: the grid of Element times numerator / denominator, rounded to binary32.
 template <element_format Element, int numerator, int denominator = 1>
 struct scaled {
@@ -178,6 +157,29 @@ struct grids_of<one_of<First, More...>> {
   static constexpr grid_choice choice{static_cast<int>(sizeof...(More)), more};
 };
 
+/// format_spec::wide of an element type.
+template <class E>
+constexpr wide_element wide_of() {
+  if constexpr (wide_element_format<E>)
+    return E::wide;
+  else
+    return wide_element::none;
+}
+
+/// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
+/// the next multiple of their size on, its outer scales where each row or segment has one.
+struct scale_strip {
+  std::size_t blocks = 0, outers = 0;            ///< how many
+  std::size_t block_bytes = 1, outer_bytes = 1;  ///< of one
+
+  UFP4_MEMBER constexpr std::size_t outer_at() const {
+    return (blocks * block_bytes + outer_bytes - 1) / outer_bytes * outer_bytes;
+  }
+  UFP4_MEMBER constexpr std::size_t bytes() const {
+    return outers == 0 ? blocks * block_bytes : outer_at() + outers * outer_bytes;
+  }
+};
+
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
@@ -200,17 +202,50 @@ UFP4_HD constexpr int block_bytes(scale_kind scale, int more_grids, const block_
   return scale_bytes(scale) + (more_grids > (has_sign ? 1 : 0) ? 1 : 0);
 }
 
+constexpr bool is_power(int x, int least, int most) { return x >= least && x <= most && (x & (x - 1)) == 0; }
+
+// Conditions of a block format, each with the message for one that breaks it: rule(condition, message). Static
+// assertions of block_format; format_mismatch returns the message.
+#define UFP4_BLOCK_RULES(rule, block)                                                                   \
+  rule(detail::is_power((block).cols, 2, 256), "the block length must be a power of two from 2 to 256") \
+      rule(detail::is_power((block).rows, 1, 128), "the rows of a block must be a power of two from 1 to 128")
+#define UFP4_CHOICE_RULES(rule, scale, more_grids, block)                               \
+  rule(more_grids == 0 || detail::scale_bytes(scale) == 1 ||                            \
+           detail::block_bytes(scale, more_grids, block) == detail::scale_bytes(scale), \
+       "bf16 and float scales can store the choice of two grids only")
+#define UFP4_OUTER_RULES(rule, outer, scale, block)                                                              \
+  rule(outer.span == outer_span::none || scale == scale_kind::e4m3 || scale == scale_kind::ue5m3,                \
+       "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none")                 \
+      rule(outer.span < outer_span::row || outer.type != scale_kind::bf16 || detail::exponent_count(block) <= 8, \
+           "outer scales of rows and segments are float where a block has more than 8 one-bit exponents")
+#define UFP4_REASON(holds, text) \
+  if (!(holds)) return text;
+#define UFP4_ASSERTION(holds, text) static_assert(holds, text);
+
+/// The reason why the rows and columns of a block are not supported, or nullptr.
+constexpr const char* block_mismatch(const block_shape& block) {
+  UFP4_BLOCK_RULES(UFP4_REASON, block)
+  return nullptr;
+}
 /// The reason why the groups of a block do not suit it, or nullptr.
 constexpr const char* group_mismatch(const block_shape& b, scale_kind scale, int more_grids) {
   const int wide = b.group[0], narrow = b.group[1];
   if (wide == 0 && narrow == 0) return nullptr;
-  if (wide < 1 || (wide & (wide - 1)) != 0 || wide > b.cols || narrow < 0 || (narrow & (narrow - 1)) != 0 ||
-      narrow >= wide)
+  if (!is_power(wide, 1, b.cols) || (narrow != 0 && !is_power(narrow, 1, wide - 1)))
     return "the groups of a block must be powers of two, the first at most a block, the second smaller or 0";
   if (b.rows != 1 || more_grids != 0) return "one-bit exponents are for blocks of one row and one grid";
   if (scale_bytes(scale) != 1 || exponent_count(b) > 24)
     return "one-bit exponents need a scale of 8 bits, and there are at most 24 in a block";
   return nullptr;
+}
+
+/// The reason why the segments of outer scales do not suit a block, or nullptr.
+constexpr const char* segment_mismatch(const outer_scale& outer, const block_shape& block) {
+  if (outer.span != outer_span::segment)
+    return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
+  return outer.segment > 0 && outer.segment % block.cols == 0
+             ? nullptr
+             : "outer.segment must be a positive multiple of the block length";
 }
 
 /// The reason why the outer scales do not suit a format, or nullptr.
@@ -219,113 +254,9 @@ constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale,
   if (outer.span == outer_span::none && outer.type != scale_kind::f32)
     return "a format without outer scales has an outer.type";
   if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
-  if (outer.span != outer_span::none && scale != scale_kind::e4m3 && scale != scale_kind::ue5m3)
-    return "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none";
-  const bool is_array = outer.span == outer_span::row || outer.span == outer_span::segment;
-  if (is_array && outer.type == scale_kind::bf16 && exponent_count(block) > 8)  // the next strip would not be aligned
-    return "outer scales of rows and segments are float where a block has more than 8 one-bit exponents";
+  UFP4_OUTER_RULES(UFP4_REASON, outer, scale, block)
   return segment_mismatch(outer, block);
 }
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::inline UFP4_TYPES {
-
-/// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
-///
-/// | Element | any element_format, a user's own included; one_of<...> for blocks that choose among several;  |
-/// |         | int8, int8q6, fp8_e4m3, fp8_e5m2, fp6_e3m2 or fp6_e2m3                                        |
-/// | Scale   | float, bf16, e4m3, ue5m3, e8m0 or e6m2                                                        |
-/// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256;    |
-/// |         | grouped(64, 8, 4): with one-bit exponents of groups of columns                                |
-/// | Outer   | void; or, above e4m3 and ue5m3 scales, a second level: float or bf16 for the whole matrix,    |
-/// |         | per_row<float>, per_segment<128, float>. The other scale types' range needs none              |
-template <class Element, scale_format Scale, block_shape Block, class Outer = void>
-struct block_format {
-  static_assert(
-      requires { detail::grids_of<Element>::choice; },
-      "the element is an element_format, or one_of<...> of two to four");
-  static_assert(Block.cols >= 2 && Block.cols <= 256 && (Block.cols & (Block.cols - 1)) == 0,
-                "the block length must be a power of two from 2 to 256");
-  static_assert(Block.rows >= 1 && Block.rows <= 128 && (Block.rows & (Block.rows - 1)) == 0,
-                "the rows of a block must be a power of two from 1 to 128");
-  static_assert(
-      requires { outer_scale_of<Outer>::value; },
-      "the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>");
-  static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
-  static_assert(outer.span == outer_span::none || std::is_same_v<Scale, e4m3> || std::is_same_v<Scale, ue5m3>,
-                "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
-  static_assert(outer.type != scale_kind::bf16 || outer.span == outer_span::tensor ||
-                    detail::exponent_count(Block) <= 8,
-                "outer scales of rows and segments are float where a block has more than 8 one-bit exponents");
-  static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
-                "outer scales are float or bf16; a segment is a positive multiple of the block length");
-
-  using format = block_format;   ///< the format that its matrices have, as of a compat preset
-  using element_type = Element;  ///< fp4<E2M1>, int4, one_of<...>, ...
-  static constexpr int grids = 1 + detail::grids_of<Element>::choice.count;        ///< how many a block chooses among
-  using scale_type = Scale;                                                        ///< float, bf16, e4m3, ...
-  using outer_type = Outer;                                                        ///< void, float, per_row<float>, ...
-  static constexpr block_shape block = Block;                                      ///< rows x B
-  static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
-  static constexpr bool two_level = outer.span != outer_span::none;                ///< has outer scales
-  static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;       ///< one for the whole matrix
-  static constexpr bool has_outer_array = two_level && !has_tensor_scale;          ///< one for each row or segment
-  static constexpr bool is_wide = wide_element_format<Element>;                    ///< an element takes one byte
-  /// Bytes of what is stored for a block: sizeof(Scale), or more where the number of its grid does not fit there.
-  static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1, Block);
-  static_assert(detail::group_mismatch(Block, scale_traits<Scale>::kind, grids - 1) == nullptr,
-                "one-bit exponents: groups are descending powers of two within a block of one row, at most 24 in all, "
-                "under a scale of 8 bits, with one grid");
-  static_assert(block_bytes <= 2 || block_bytes == sizeof(Scale) || Block.group[0] != 0,
-                "bf16 and float scales can store the choice of two grids only");
-  /// Whether the scales of a matrix are an array of Scale, scales(); otherwise there is scale_bytes() only.
-  static constexpr bool has_scale_array = !has_outer_array && block_bytes == sizeof(Scale);
-  /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
-  static constexpr double bits_per_element =
-      (is_wide ? 8.0 : 4.0) + 8.0 * block_bytes / (Block.rows * Block.cols) +
-      (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / Block.rows / outer.segment);
-};
-
-/// Whether F is an instance of block_format.
-template <class F>
-struct is_block_format : std::false_type {};
-template <class E, class S, block_shape B, class T>
-struct is_block_format<block_format<E, S, B, T>> : std::true_type {};
-
-/// Any instance of block_format.
-template <class F>
-concept any_block_format = is_block_format<F>::value;
-
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// format_spec::wide of an element type.
-template <class E>
-constexpr wide_element wide_of() {
-  if constexpr (wide_element_format<E>)
-    return E::wide;
-  else
-    return wide_element::none;
-}
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_TYPES {
-
-/// The format F as data.
-template <any_block_format F>
-inline constexpr format_spec spec_of = {detail::grids_of<typename F::element_type>::first,
-                                        scale_traits<typename F::scale_type>::kind,
-                                        F::block,
-                                        F::outer,
-                                        detail::wide_of<typename F::element_type>(),
-                                        detail::grids_of<typename F::element_type>::choice};
-
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_CODE {
 
 /// Of what a block has several: grid g, its factor, and the bits that are stored for a block with this scale and grid.
 UFP4_HD constexpr const grid4& nth_grid(const format_spec& f, int g) {
@@ -366,11 +297,10 @@ UFP4_HD constexpr int exponent_of(const format_spec& f, std::uint32_t bits, int 
 
 /// The reason why the further grids do not suit a format, or nullptr.
 constexpr const char* choice_mismatch(const format_spec& f) {
-  const int count = f.choice.count, bytes = scale_bytes(f.scale);
+  const int count = f.choice.count;
   if (count == 0) return nullptr;
   if (count < 0 || count > 3) return "a block chooses among at most four grids";
-  if (block_bytes(f.scale, count, f.block) != bytes && bytes != 1)
-    return "bf16 and float scales can store the choice of two grids only";
+  UFP4_CHOICE_RULES(UFP4_REASON, f.scale, count, f.block)
   if (f.choice.more == nullptr) return "the format's choice.more is null";
   for (int g = 1; g <= count; ++g) {
     const grid4& grid = nth_grid(f, g);
@@ -393,16 +323,6 @@ constexpr bool is_wide_grid(const format_spec& f) {
   return unit > 0x1p-60f && unit < 0x1p40f && (to_bits(unit) & 0x007FFFFFu) == 0 && f.grid == wide_grid(f.wide, unit);
 }
 
-/// The reason why the rows and columns of a block are not supported, or nullptr.
-constexpr const char* block_mismatch(const block_shape& block) {
-  const int rows = block.rows, cols = block.cols;
-  if (cols < 2 || cols > 256 || (cols & (cols - 1)) != 0)
-    return "the block length must be a power of two from 2 to 256";
-  if (rows < 1 || rows > 128 || (rows & (rows - 1)) != 0)
-    return "the rows of a block must be a power of two from 1 to 128";
-  return nullptr;
-}
-
 /// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
   if (f.wide > wide_element::e2m3) return "the format's wide is no wide_element";
@@ -417,43 +337,6 @@ constexpr const char* format_mismatch(const format_spec& f) {
   if (const char* reason = group_mismatch(f.block, f.scale, f.choice.count)) return reason;
   return outer_mismatch(f.outer, f.scale, f.block);
 }
-
-/// Whether blocks have more than a grid and a usual scale: an outer scale of a row or a segment, several grids, one-bit
-/// exponents, or an e6m2 scale.
-UFP4_HD constexpr bool has_further_parts(const format_spec& f) {
-  return f.has_outer_array() || f.choice.count != 0 || f.block.group[0] != 0 || f.scale == scale_kind::e6m2;
-}
-/// Whether a format has parts that not every kernel knows, floats of one byte too: portable kernels and those named
-/// `extended` do.
-UFP4_HD constexpr bool needs_portable(const format_spec& f) {
-  return has_further_parts(f) || f.wide > wide_element::int8;
-}
-/// Whether a format has parts that a grid, a scale type, a block and a binary32 tensor scale do not describe.
-UFP4_HD constexpr bool is_extended(const format_spec& f) {
-  return needs_portable(f) || f.outer.type != scale_kind::f32;
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
-/// the next multiple of their size on, its outer scales where each row or segment has one.
-struct scale_strip {
-  std::size_t blocks = 0, outers = 0;            ///< how many
-  std::size_t block_bytes = 1, outer_bytes = 1;  ///< of one
-
-  UFP4_MEMBER constexpr std::size_t outer_at() const {
-    return (blocks * block_bytes + outer_bytes - 1) / outer_bytes * outer_bytes;
-  }
-  UFP4_MEMBER constexpr std::size_t bytes() const {
-    return outers == 0 ? blocks * block_bytes : outer_at() + outers * outer_bytes;
-  }
-};
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_CODE {
 
 /// Columns that an outer scale covers, of a row of `padded` columns; 0 without an array of outer scales.
 UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t padded) {
@@ -482,3 +365,80 @@ UFP4_HD constexpr scale_strip scale_strip_of(const format_spec& f, std::size_t p
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// `block_format<fp4<E2M1>, e4m3, 16, float>` is NVFP4; leave the last argument out for one level of scales.
+///
+/// | Element | any element_format, a user's own included; one_of<...> for blocks that choose among several;  |
+/// |         | int8, int8q6, fp8_e4m3, fp8_e5m2, fp6_e3m2 or fp6_e2m3                                        |
+/// | Scale   | float, bf16, e4m3, ue5m3, e8m0 or e6m2                                                        |
+/// | Block   | 16 for 1x16, square(16) for 16x16, {128, 64}; powers of two: rows 1 .. 128, cols 2 .. 256;    |
+/// |         | grouped(64, 8, 4): with one-bit exponents of groups of columns                                |
+/// | Outer   | void; or, above e4m3 and ue5m3 scales, a second level: float or bf16 for the whole matrix,    |
+/// |         | per_row<float>, per_segment<128, float>. The other scale types' range needs none              |
+template <class Element, scale_format Scale, block_shape Block, class Outer = void>
+struct block_format {
+  static_assert(
+      requires { detail::grids_of<Element>::choice; },
+      "the element is an element_format, or one_of<...> of two to four");
+  UFP4_BLOCK_RULES(UFP4_ASSERTION, Block)
+  static_assert(
+      requires { outer_scale_of<Outer>::value; },
+      "the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>");
+  static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
+  UFP4_OUTER_RULES(UFP4_ASSERTION, outer, scale_traits<Scale>::kind, Block)
+  static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
+                "outer scales are float or bf16; a segment is a positive multiple of the block length");
+
+  using format = block_format;   ///< the format that its matrices have, as of a compat preset
+  using element_type = Element;  ///< fp4<E2M1>, int4, one_of<...>, ...
+  static constexpr int grids = 1 + detail::grids_of<Element>::choice.count;        ///< how many a block chooses among
+  using scale_type = Scale;                                                        ///< float, bf16, e4m3, ...
+  using outer_type = Outer;                                                        ///< void, float, per_row<float>, ...
+  static constexpr block_shape block = Block;                                      ///< rows x B
+  static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
+  static constexpr bool two_level = outer.span != outer_span::none;                ///< has outer scales
+  static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;       ///< one for the whole matrix
+  static constexpr bool has_outer_array = two_level && !has_tensor_scale;          ///< one for each row or segment
+  static constexpr bool is_wide = wide_element_format<Element>;                    ///< an element takes one byte
+  /// Bytes of what is stored for a block: sizeof(Scale), or more where the number of its grid does not fit there.
+  static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1, Block);
+  static_assert(detail::group_mismatch(Block, scale_traits<Scale>::kind, grids - 1) == nullptr,
+                "one-bit exponents: groups are descending powers of two within a block of one row, at most 24 in all, "
+                "under a scale of 8 bits, with one grid");
+  UFP4_CHOICE_RULES(UFP4_ASSERTION, scale_traits<Scale>::kind, grids - 1, Block)
+  /// Whether the scales of a matrix are an array of Scale, scales(); otherwise there is scale_bytes() only.
+  static constexpr bool has_scale_array = !has_outer_array && block_bytes == sizeof(Scale);
+  /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
+  static constexpr double bits_per_element =
+      (is_wide ? 8.0 : 4.0) + 8.0 * block_bytes / (Block.rows * Block.cols) +
+      (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / Block.rows / outer.segment);
+};
+
+#undef UFP4_BLOCK_RULES
+#undef UFP4_CHOICE_RULES
+#undef UFP4_OUTER_RULES
+#undef UFP4_REASON
+#undef UFP4_ASSERTION
+
+/// Whether F is an instance of block_format.
+template <class F>
+struct is_block_format : std::false_type {};
+template <class E, class S, block_shape B, class T>
+struct is_block_format<block_format<E, S, B, T>> : std::true_type {};
+
+/// Any instance of block_format.
+template <class F>
+concept any_block_format = is_block_format<F>::value;
+
+/// The format F as data.
+template <any_block_format F>
+inline constexpr format_spec spec_of = {detail::grids_of<typename F::element_type>::first,
+                                        scale_traits<typename F::scale_type>::kind,
+                                        F::block,
+                                        F::outer,
+                                        detail::wide_of<typename F::element_type>(),
+                                        detail::grids_of<typename F::element_type>::choice};
+
+}  // namespace ufp4::inline UFP4_TYPES

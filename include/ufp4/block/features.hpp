@@ -100,6 +100,10 @@ UFP4_HD constexpr features parts_of(const format_spec& f) {
          only_if(f.wide == wide_element::int8, features::byte_element) |
          only_if(f.wide > wide_element::int8, features::byte_float);
 }
+/// Whether a format has parts that only portable kernels and those named `extended` know.
+UFP4_HD constexpr bool needs_portable(const format_spec& f) {
+  return has(parts_of(f), features::further_parts | features::byte_float);
+}
 /// Those of a format.
 constexpr features features_of(const format_spec& f) {
   const bool several = f.choice.count != 0 || f.block.group.wide != 0;
