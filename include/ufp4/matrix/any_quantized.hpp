@@ -110,7 +110,13 @@ struct quantized_shape {
 };
 
 /// Makes a View of spans that were checked.
-struct view_of_checked;
+struct view_of_checked {
+  template <class View>
+  UFP4_HOST_MEMBER static View make(const quantized_shape& shape, std::span<const std::uint8_t> codes,
+                                    std::span<const std::byte> scales) {
+    return View(shape, codes, scales);
+  }
+};
 
 /// The members of every quantized matrix and view that read its shape.
 class shaped {
@@ -134,14 +140,10 @@ class shaped {
 /// they would refer to freed memory in the next statement. Spans of temporaries end with the statement.
 class quantized_memory : public shaped {
  public:
-  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const UFP4_LIFETIMEBOUND {
-    return {codes_.data(), codes_.size()};
-  }
+  UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const UFP4_LIFETIMEBOUND { return codes_; }
   UFP4_HOST_MEMBER std::span<std::uint8_t> codes() UFP4_LIFETIMEBOUND { return {codes_.data(), codes_.size()}; }
   /// The block scales as bytes; their type is spec().scale.
-  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const UFP4_LIFETIMEBOUND {
-    return {scales_.data(), scales_.size()};
-  }
+  UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const UFP4_LIFETIMEBOUND { return scales_; }
   UFP4_HOST_MEMBER std::span<std::byte> scale_bytes() UFP4_LIFETIMEBOUND { return {scales_.data(), scales_.size()}; }
   UFP4_HOST_MEMBER void set_tensor_scale(float scale) { shape_.tensor_scale = scale; }
 
@@ -368,24 +370,6 @@ class any_quantized : public detail::quantized_memory {
   template <any_block_format>
   friend class quantized_matrix;
 };
-
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-/// The parameter of an operation that reads a quantized matrix within its call: takes whatever a view can be made of,
-/// temporary matrices too.
-class quantized_argument : public any_quantized_view {
- public:
-  using any_quantized_view::any_quantized_view;
-  template <class Q>
-    requires(std::is_convertible_v<const Q&, any_quantized_view>)
-  UFP4_HOST_MEMBER quantized_argument(const Q& q) : any_quantized_view(q) {}
-};
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_TYPES {
 
 /// Bytes of rows x cols elements in a format after a transform. std::invalid_argument if invalid, or if they overflow.
 UFP4_HOST_MEMBER inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,

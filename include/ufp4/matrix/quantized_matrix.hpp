@@ -8,6 +8,16 @@
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
+/// The parameter of an operation that reads a quantized matrix within its call: takes whatever a view can be made of,
+/// temporary matrices too.
+class quantized_argument : public any_quantized_view {
+ public:
+  using any_quantized_view::any_quantized_view;
+  template <class Q>
+    requires(std::is_convertible_v<const Q&, any_quantized_view>)
+  UFP4_HOST_MEMBER quantized_argument(const Q& q) : any_quantized_view(q) {}
+};
+
 /// quantized_memory whose format is a type.
 template <any_block_format Format>
 class typed_memory : public quantized_memory {
@@ -104,22 +114,6 @@ class quantized_matrix : public detail::typed_memory<Format> {
       : detail::typed_memory<Format>(shape, detail::storage_of("quantized_matrix", shape)) {}
 };
 
-}  // namespace ufp4::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_TYPES {
-
-struct view_of_checked {
-  template <class View>
-  UFP4_HOST_MEMBER static View make(const quantized_shape& shape, std::span<const std::uint8_t> codes,
-                                    std::span<const std::byte> scales) {
-    return View(shape, codes, scales);
-  }
-};
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_TYPES {
-
 /// A quantized_matrix or a quantized_view: the format is a type.
 template <class T>
 concept quantized =
@@ -131,8 +125,6 @@ concept quantized_like = quantized<T> || std::is_same_v<T, any_quantized> || std
 
 }  // namespace ufp4::inline UFP4_TYPES
 
-namespace ufp4::inline UFP4_CODE {}  // namespace ufp4::inline UFP4_CODE
-
 namespace ufp4::detail::inline UFP4_CODE {
 
 inline bool same_matrix(const any_quantized_view& a, const any_quantized_view& b) {
@@ -141,6 +133,31 @@ inline bool same_matrix(const any_quantized_view& a, const any_quantized_view& b
          same_bytes(&scale_a, &scale_b, sizeof(float)) &&
          same_bytes(a.codes().data(), b.codes().data(), a.codes().size()) &&
          same_bytes(a.scale_bytes().data(), b.scale_bytes().data(), a.scale_bytes().size());
+}
+
+/// What parts of a row must be multiples of: the least common multiple of block, transform and segment.
+inline std::size_t whole_run(const format_spec& f, const transform_spec& t) {
+  return common_columns(padded_length(1, f.block, t), static_cast<std::size_t>(f.outer.segment));
+}
+/// Its description in messages.
+inline const char* run_name(const format_spec& f) {
+  return f.outer.segment != 0 ? "the least common multiple of block, transform and segment"
+                              : "the longer of block and transform";
+}
+
+/// The scales of the columns from `first` on, with their outer scales.
+inline void copy_strips(const any_quantized_view& q, std::size_t first, quantized_memory& out) {
+  const format_spec& f = q.spec();
+  const scale_strip from = scale_strip_of(f, q.padded_cols()), to = scale_strip_of(f, out.padded_cols());
+  const std::size_t block = first / static_cast<std::size_t>(f.block.cols);
+  const std::size_t outer = f.outer.span == outer_span::row ? 0 : first / static_cast<std::size_t>(f.outer.segment);
+  for (std::size_t strip = 0; to.bytes() != 0 && strip < scale_rows(q.rows(), f.block); ++strip) {
+    const std::byte* in = q.scale_bytes().data() + strip * from.bytes();
+    std::byte* copy = out.scale_bytes().data() + strip * to.bytes();
+    std::memset(copy, 0, to.bytes());  // also what aligns the outer scales
+    std::memcpy(copy, in + block * from.block_bytes, to.blocks * to.block_bytes);
+    std::memcpy(copy + to.outer_at(), in + from.outer_at() + outer * from.outer_bytes, to.outers * to.outer_bytes);
+  }
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -178,39 +195,6 @@ quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std:
 /// Deleted: the rows would refer to a matrix that ends with its statement.
 template <any_block_format F>
 void row_range(const quantized_matrix<F>&&, std::size_t, std::size_t) = delete;
-
-}  // namespace ufp4::inline UFP4_CODE
-
-namespace ufp4::detail::inline UFP4_CODE {
-
-/// What parts of a row must be multiples of: the least common multiple of block, transform and segment.
-inline std::size_t whole_run(const format_spec& f, const transform_spec& t) {
-  return common_columns(padded_length(1, f.block, t), static_cast<std::size_t>(f.outer.segment));
-}
-/// Its description in messages.
-inline const char* run_name(const format_spec& f) {
-  return f.outer.segment != 0 ? "the least common multiple of block, transform and segment"
-                              : "the longer of block and transform";
-}
-
-/// The scales of the columns from `first` on, with their outer scales.
-inline void copy_strips(const any_quantized_view& q, std::size_t first, quantized_memory& out) {
-  const format_spec& f = q.spec();
-  const scale_strip from = scale_strip_of(f, q.padded_cols()), to = scale_strip_of(f, out.padded_cols());
-  const std::size_t block = first / static_cast<std::size_t>(f.block.cols);
-  const std::size_t outer = f.outer.span == outer_span::row ? 0 : first / static_cast<std::size_t>(f.outer.segment);
-  for (std::size_t strip = 0; to.bytes() != 0 && strip < scale_rows(q.rows(), f.block); ++strip) {
-    const std::byte* in = q.scale_bytes().data() + strip * from.bytes();
-    std::byte* copy = out.scale_bytes().data() + strip * to.bytes();
-    std::memset(copy, 0, to.bytes());  // also what aligns the outer scales
-    std::memcpy(copy, in + block * from.block_bytes, to.blocks * to.block_bytes);
-    std::memcpy(copy + to.outer_at(), in + from.outer_at() + outer * from.outer_bytes, to.outers * to.outer_bytes);
-  }
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::inline UFP4_CODE {
 
 /// A copy of columns first .. first + count - 1. std::invalid_argument unless the columns exist, whole blocks and runs
 /// of the transform begin at `first`, and whole ones end there or at the matrix's end; so with the segments of outer
