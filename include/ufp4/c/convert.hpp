@@ -10,7 +10,7 @@
 
 namespace ufp4::c::detail::inline UFP4_CODE {
 
-using ufp4::detail::expects, ufp4::detail::sink, ufp4::detail::source;
+using namespace ufp4::detail;
 
 /// The struct behind a pointer that must not be null.
 template <class T>
@@ -19,26 +19,18 @@ T& given(const char* function, const char* argument, T* pointer) {
   return *pointer;
 }
 
-/// sizeof of a structure in the header of version 0.1, from its last member there. A member that is added later begins
-/// at this offset or behind it, not in the padding before it, which programs of version 0.1 leave without a value.
-template <class T>
-constexpr std::size_t padded_size(std::size_t end_of_last) {
-  return (end_of_last + alignof(T) - 1) / alignof(T) * alignof(T);
+/// The offset of the last member of a structure in the header of version 0.1, an int32_t.
+constexpr std::size_t last_in_0_1(const ufp4_context*) { return offsetof(ufp4_context, threads); }
+constexpr std::size_t last_in_0_1(const ufp4_quantize_options*) {
+  return offsetof(ufp4_quantize_options, undo_transform);
 }
+constexpr std::size_t last_in_0_1(const ufp4_gemm_options*) { return offsetof(ufp4_gemm_options, accumulate); }
+constexpr std::size_t last_in_0_1(const ufp4_recipe*) { return offsetof(ufp4_recipe, accumulate); }
+/// The size of the structure there. A member that is added later begins at this offset or behind it, not in the padding
+/// before it, which programs of version 0.1 leave without a value.
 template <class T>
-inline constexpr std::size_t size_in_0_1 = 0;
-template <>
-inline constexpr std::size_t size_in_0_1<ufp4_context> =
-    padded_size<ufp4_context>(offsetof(ufp4_context, threads) + sizeof(std::int32_t));
-template <>
-inline constexpr std::size_t size_in_0_1<ufp4_quantize_options> =
-    padded_size<ufp4_quantize_options>(offsetof(ufp4_quantize_options, undo_transform) + sizeof(std::int32_t));
-template <>
-inline constexpr std::size_t size_in_0_1<ufp4_gemm_options> =
-    padded_size<ufp4_gemm_options>(offsetof(ufp4_gemm_options, accumulate) + sizeof(std::int32_t));
-template <>
-inline constexpr std::size_t size_in_0_1<ufp4_recipe> =
-    padded_size<ufp4_recipe>(offsetof(ufp4_recipe, accumulate) + sizeof(std::int32_t));
+inline constexpr std::size_t size_in_0_1 =
+    (last_in_0_1(static_cast<T*>(nullptr)) + sizeof(std::int32_t) + alignof(T) - 1) / alignof(T) * alignof(T);
 
 /// A structure that may be absent: the defaults. Its size tells the version of the header that the caller has: members
 /// that this header lacks have their defaults, and are not read. A call only reads structures that have a size.
@@ -125,7 +117,7 @@ inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
   if (grid.levels == 0) grid = grid_of_values(f.values);
   if (grid.levels != 0) return grid;
   int zeros = 0, finite = 0;
-  for (const float value : f.values) zeros += value == 0, finite += ufp4::detail::is_finite(value);
+  for (const float value : f.values) zeros += value == 0, finite += is_finite(value);
   expects(false, function, ": format.values must be finite, one of them zero and one not, got ", finite,
           " finite values and ", zeros, " zeros");
   return grid;
@@ -133,16 +125,16 @@ inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
 /// The constants of elements of one byte; their values must be 0 .. 15 units, or those of the float's first codes.
 inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f, wide_element kind) {
   const float unit = f.values[1];
-  for (std::uint32_t c = 0; kind != wide_element::int8 && c < 16; ++c)
-    expects(f.values[c] == wide_float_value(kind, c), function,
+  const bool integers = kind == wide_element::int8;
+  for (std::uint32_t c = 0; c < 16; ++c) {
+    expects(integers || f.values[c] == wide_float_value(kind, c), function,
             ": format.values must be those of the codes 0 to 15 of format.element ", f.element, ", got ", f.values[c],
             " as values[", c, "]");
-  if (kind != wide_element::int8) return wide_grid(kind, unit);
-  for (int c = 0; c < 16; ++c)
-    expects(f.values[c] == static_cast<float>(c) * unit, function,
+    expects(!integers || f.values[c] == static_cast<float>(c) * unit, function,
             ": format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], ", unit, ", got ", f.values[c],
             " as values[", c, "]");
-  return wide_grid(wide_element::int8, unit);
+  }
+  return wide_grid(kind, unit);
 }
 /// ufp4_format::has_tensor_scale of extended preset i: a format that the other members do not describe.
 inline constexpr std::int32_t first_extended = 256;
@@ -150,7 +142,7 @@ inline constexpr std::int32_t first_extended = 256;
 inline ufp4_format to_c(const format_spec& f) {
   ufp4_format out{{},           static_cast<std::int32_t>(f.scale), f.block.rows,
                   f.block.cols, f.has_tensor_scale() ? 1 : 0,       static_cast<std::int32_t>(f.wide)};
-  for (std::uint8_t c = 0; c < 16; ++c) out.values[c] = ufp4::detail::value_of(f, c);
+  for (std::uint8_t c = 0; c < 16; ++c) out.values[c] = value_of(f, c);
   std::int32_t mark = first_extended;
   for_each_extended_preset([&](auto row) {
     if (f == row.spec) out.has_tensor_scale = mark;
@@ -183,7 +175,7 @@ inline format_spec format_of(const char* function, const ufp4_format* format) {
       {f.block_rows, f.block_cols},
       flag(function, "format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor() : outer_scale{},
       wide};
-  ufp4::detail::check_format(function, out);
+  check_format(function, out);
   return out;
 }
 
@@ -201,7 +193,7 @@ inline sink matrix_of(const char* function, const char* argument, const ufp4_mat
   const std::string member = std::string(argument) + ".dtype";
   const sink out{m.data,      chosen<dtype>(function, member.c_str(), m.dtype, UFP4_FP16), m.rows, m.cols, m.row_stride,
                  m.col_stride};
-  ufp4::detail::check_data(function, argument, out);
+  check_data(function, argument, out);
   check_alignment(function, (std::string(argument) + ".data").c_str(), m.data, out.kind == dtype::f32 ? 4 : 2);
   return out;
 }
@@ -232,27 +224,23 @@ inline quantized_storage storage_of(const char* function, const char* argument, 
   expects(q.layout == layout, function, ": ", argument, ".layout must be ",
           layout == UFP4_CANONICAL ? "UFP4_CANONICAL" : "UFP4_PREPACKED", ", got ", q.layout);
   check_alignment(function, (std::string(argument) + ".scales").c_str(), q.scales,
-                  static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale)));
+                  static_cast<std::size_t>(scale_bytes(format.scale)));
   const quantized_storage memory{{q.codes, q.codes_size}, {static_cast<std::byte*>(q.scales), q.scales_size}};
-  const ufp4::detail::quantized_shape shape{format, 1, q.rows, q.cols, transform_of(function, &q.transform)};
+  const quantized_shape shape{format, 1, q.rows, q.cols, transform_of(function, &q.transform)};
   const std::string what = std::string(function) + ": " + argument;
   if (layout == UFP4_CANONICAL)
-    ufp4::detail::check_spans(what.c_str(), shape, memory.codes, memory.scales);
+    check_spans(what.c_str(), shape, memory.codes, memory.scales);
   else
-    ufp4::detail::check_prepacked_spans(what.c_str(), shape, memory.codes, memory.scales);
+    check_prepacked_spans(what.c_str(), shape, memory.codes, memory.scales);
   return memory;
 }
 
-inline any_quantized_view view_of(const char* function, const char* argument, const ufp4_quantized* quantized) {
+template <class View = any_quantized_view>
+View view_of(const char* function, const char* argument, const ufp4_quantized* quantized) {
+  constexpr std::int32_t layout = std::is_same_v<View, any_quantized_view> ? UFP4_CANONICAL : UFP4_PREPACKED;
   const ufp4_quantized& q = given(function, argument, quantized);
   const format_spec format = format_of(function, &q.format);
-  const quantized_storage memory = storage_of(function, argument, q, UFP4_CANONICAL, format);
-  return {format, memory.codes, memory.scales, q.tensor_scale, q.rows, q.cols, transform_of(function, &q.transform)};
-}
-inline any_prepacked_view prepacked_of(const char* function, const char* argument, const ufp4_quantized* quantized) {
-  const ufp4_quantized& q = given(function, argument, quantized);
-  const format_spec format = format_of(function, &q.format);
-  const quantized_storage memory = storage_of(function, argument, q, UFP4_PREPACKED, format);
+  const quantized_storage memory = storage_of(function, argument, q, layout, format);
   return {format, memory.codes, memory.scales, q.tensor_scale, q.rows, q.cols, transform_of(function, &q.transform)};
 }
 inline bool is_prepacked(const ufp4_quantized* q) { return q != nullptr && q->layout != UFP4_CANONICAL; }
@@ -290,14 +278,17 @@ inline ufp4::quantize_options<> options_of(const char* function, const ufp4_quan
   if (o.counts != nullptr) out.report = &counted;
   return out;
 }
-inline ufp4_quantize_options options_of(const char* function, const ufp4_quantize_options* o) {
-  return with_defaults(function, "options", o, ufp4_quantize_options UFP4_QUANTIZE_OPTIONS_INIT);
-}
-inline void add_counts(ufp4_counts* to, const quantize_report& counted) {
-  if (to == nullptr) return;
-  to->nonfinite_blocks += counted.nonfinite_blocks;
-  to->saturated += counted.saturated;
-  to->underflowed_scales += counted.underflowed_scales;
+/// Calls body with the policies of a call, and adds what it counts to the caller's counts.
+template <class Body>
+void with_options(const char* function, const ufp4_quantize_options* given_options, const ufp4_transform* transform,
+                  const Body& body) {
+  const auto o = with_defaults(function, "options", given_options, ufp4_quantize_options UFP4_QUANTIZE_OPTIONS_INIT);
+  quantize_report counted;
+  body(options_of(function, o, transform_of(function, transform), counted));
+  if (o.counts == nullptr) return;
+  o.counts->nonfinite_blocks += counted.nonfinite_blocks;
+  o.counts->saturated += counted.saturated;
+  o.counts->underflowed_scales += counted.underflowed_scales;
 }
 
 inline void add_cast(ufp4_cast_report* to, const cast_report& from) {

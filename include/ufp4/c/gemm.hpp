@@ -10,12 +10,10 @@
 
 namespace ufp4::c::detail::inline UFP4_CODE {
 
-using ufp4::detail::gemm_job;
-
 /// B of a product, canonical or prepacked.
 using right_operand = std::variant<any_quantized_view, any_prepacked_view>;
 inline right_operand right_of(const char* function, const ufp4_quantized* b) {
-  if (is_prepacked(b)) return prepacked_of(function, "b", b);
+  if (is_prepacked(b)) return view_of<any_prepacked_view>(function, "b", b);
   return view_of(function, "b", b);
 }
 
@@ -23,14 +21,14 @@ inline right_operand right_of(const char* function, const ufp4_quantized* b) {
 template <class A>
 gemm_job job_of(const char* function, const A& a, const right_operand& b, const sink& c, const gemm_options& options) {
   const auto job = [&](const auto& right) {
-    ufp4::detail::check_gemm(function, a, right, c, options);
-    return ufp4::detail::gemm_job_of(a, right, c, options);
+    check_gemm(function, a, right, c, options);
+    return gemm_job_of(a, right, c, options);
   };
   return std::visit(job, b);
 }
 
 /// All kernels: which of them a product can use is known at run time only.
-template <ufp4::detail::features needs = ufp4::detail::features::all>
+template <features needs = features::all>
 const cpu::detail::gemm_table& gemm_kernels() {
   return cpu::detail::kernels::gemm<needs>;
 }
@@ -47,8 +45,8 @@ void gemm(const char* function, const ufp4_context* context, const A& a, const u
 }
 
 /// A of ufp4_gemm_plain, transformed as B was.
-inline ufp4::detail::plain_side plain_of(const char* function, const ufp4_matrix* a, const ufp4_quantized* b) {
-  ufp4::detail::plain_side side(matrix_view<const float>{});
+inline plain_side plain_of(const char* function, const ufp4_matrix* a, const ufp4_quantized* b) {
+  plain_side side(matrix_view<const float>{});
   side.x = source_of(matrix_of(function, "a", a));
   side.transform = transform_of(function, &given(function, "b", b).transform);
   return side;
@@ -62,66 +60,60 @@ inline void gemm_grouped(const char* function, const ufp4_context* context, std:
   const gemm_options options = options_of(function, given_options, 0);
   expects(given_options == nullptr || given_options->bias == nullptr, function, ": options.bias must be NULL");
   cpu::resolve(ctx);
-  const ufp4::detail::buffer<gemm_job> jobs(count);
+  const buffer<gemm_job> jobs(count);
   std::vector<any_quantized_view> left;  // to whose formats the jobs refer
   std::vector<right_operand> right;
   left.reserve(count), right.reserve(count);
   for (std::size_t e = 0; e < count; ++e) {
-    const std::string product = ufp4::detail::concat(function, ", product ", e);
+    const std::string product = concat(function, ", product ", e);
     const char* const name = product.c_str();
     left.push_back(view_of(name, "a", a + e)), right.push_back(right_of(name, b + e));
     ::new (jobs.data() + e) gemm_job(job_of(name, left[e], right[e], matrix_of(name, "c", c + e), options));
   }
-  ufp4::detail::check_group(jobs);
+  check_group(jobs);
   cpu::detail::run_gemms(ctx, gemm_kernels(), jobs);
 }
-
-}  // namespace ufp4::c::detail::inline UFP4_CODE
 
 extern "C" {
 
 std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     const context_of ctx(function, context);
-    const ufp4::any_quantized_view from = view_of(function, "q", q);
+    const any_quantized_view from = view_of(function, "q", q);
     ufp4_quantized& out = given(function, "to", to);
-    const ufp4::format_spec format = format_of(function, &out.format);
+    const format_spec format = format_of(function, &out.format);
     expects(format == from.spec(), function, ": to.format is not the format of q");
     check_same_matrix(function, from, out);
-    out.tensor_scale =
-        ufp4::prepack_into(ctx, from, storage_of(function, "to", out, UFP4_PREPACKED, format)).tensor_scale();
+    out.tensor_scale = prepack_into(ctx, from, storage_of(function, "to", out, UFP4_PREPACKED, format)).tensor_scale();
   });
 }
 
 std::int32_t ufp4_gemm(const ufp4_context* context, const ufp4_quantized* a, const ufp4_quantized* b,
                        const ufp4_matrix* c, const ufp4_gemm_options* options) {
-  using namespace ufp4::c::detail;
   return guarded(__func__,
-                 [&, function = __func__] { gemm(function, context, view_of(function, "a", a), b, c, options); });
+                 [&](const char* function) { gemm(function, context, view_of(function, "a", a), b, c, options); });
 }
 std::int32_t ufp4_gemm_plain(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
                              const ufp4_matrix* c, const ufp4_gemm_options* options) {
-  using namespace ufp4::c::detail;
   return guarded(__func__,
-                 [&, function = __func__] { gemm(function, context, plain_of(function, a, b), b, c, options); });
+                 [&](const char* function) { gemm(function, context, plain_of(function, a, b), b, c, options); });
 }
 std::int32_t ufp4_gemm_grouped(const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
                                const ufp4_quantized* b, const ufp4_matrix* c, const ufp4_gemm_options* options) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] { gemm_grouped(function, context, count, a, b, c, options); });
+  return guarded(__func__, [&](const char* function) { gemm_grouped(function, context, count, a, b, c, options); });
 }
 
 std::int32_t ufp4_explain_gemm(const ufp4_context* context, const ufp4_quantized* a, const ufp4_quantized* b,
                                const ufp4_matrix* c, const ufp4_gemm_options* options, char* text, std::size_t size) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     const context_of ctx(function, context);
     const sink out = matrix_of(function, "c", c);
-    const ufp4::any_quantized_view left = view_of(function, "a", a);
+    const any_quantized_view left = view_of(function, "a", a);
     const right_operand right = right_of(function, b);
     const gemm_job job = job_of(function, left, right, out, options_of(function, options, out.cols));
-    copy_text(function, ufp4::cpu::detail::explain_gemm(ctx, gemm_kernels(), job).text(), text, size);
+    copy_text(function, cpu::detail::explain_gemm(ctx, gemm_kernels(), job).text(), text, size);
   });
 }
 }
+
+}  // namespace ufp4::c::detail::inline UFP4_CODE

@@ -38,13 +38,13 @@ inline std::int32_t failed(std::int32_t status, const char* function, const char
 
 /// Runs the body of a function of the C interface; what it throws becomes a status and a message.
 template <class Body>
-std::int32_t guarded([[maybe_unused]] const char* function, const Body& body) noexcept {
+std::int32_t guarded(const char* function, const Body& body) noexcept {
 #if defined(UFP4_NO_EXCEPTIONS)
-  body();
+  body(function);
   return UFP4_OK;
 #else
   try {
-    body();
+    body(function);
     return UFP4_OK;
   } catch (const std::invalid_argument& e) {
     return failed(UFP4_INVALID_ARGUMENT, function, e.what());

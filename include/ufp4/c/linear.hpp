@@ -15,7 +15,7 @@ inline const recipe::named_recipe& named(const char* function, const char* name)
     if (std::string_view(r.name) == name) return r;
     all += (all.empty() ? "" : ", ") + std::string(r.name);
   }
-  ufp4::detail::reject(ufp4::detail::concat(function, ": unknown recipe.name: ", name, "; the recipes are ", all));
+  reject(concat(function, ": unknown recipe.name: ", name, "; the recipes are ", all));
 }
 
 inline recipe::bound_recipe recipe_of(const char* function, const ufp4_recipe* given_recipe) {
@@ -33,7 +33,9 @@ inline recipe::write_mode mode_of(const char* function, std::int32_t mode) {
 /// Where the tokens of each expert begin. All tokens of a dense layer are those of one expert.
 class offsets_of {
  public:
-  explicit offsets_of(std::size_t tokens) : dense_{0, tokens}, all_(dense_) {}
+  /// Of a dense layer, with the rows of x or dy.
+  offsets_of(const char* function, const char* argument, const ufp4_matrix* x)
+      : dense_{0, given(function, argument, x).rows}, all_(dense_) {}
   offsets_of(const char* function, std::size_t experts, const std::size_t* offsets) {
     given(function, "offsets", offsets);
     expects(experts >= 1 && experts <= 1u << 16, function, ": experts must be 1 to 65536, got ", experts);
@@ -77,67 +79,53 @@ inline void linear_backward_weight(const char* function, const ufp4_context* con
   recipe::detail::backward_weight(function, ctx, now, gradient, from, offsets, matrix_of(function, "dw", dw),
                                   mode_of(function, mode));
 }
-/// The tokens of a dense layer: the rows of x or dy.
-inline std::size_t tokens_of(const char* function, const char* argument, const ufp4_matrix* x) {
-  return given(function, argument, x).rows;
-}
-
-}  // namespace ufp4::c::detail::inline UFP4_CODE
-
 extern "C" {
 
-std::size_t ufp4_recipe_count() { return std::size(ufp4::recipe::named_recipes); }
+std::size_t ufp4_recipe_count() { return std::size(recipe::named_recipes); }
 const char* ufp4_recipe_name(std::size_t i) {
-  return i < std::size(ufp4::recipe::named_recipes) ? ufp4::recipe::named_recipes[i].name : nullptr;
+  return i < std::size(recipe::named_recipes) ? recipe::named_recipes[i].name : nullptr;
 }
 
 std::int32_t ufp4_linear_forward(const ufp4_context* context, const ufp4_recipe* recipe, const ufp4_matrix* x,
                                  const ufp4_matrix* w, const float* bias, const ufp4_matrix* y) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
-    const offsets_of dense(tokens_of(function, "x", x));
-    linear_forward(function, context, recipe, dense, x, w, bias, y);
+  return guarded(__func__, [&](const char* function) {
+    linear_forward(function, context, recipe, {function, "x", x}, x, w, bias, y);
   });
 }
 std::int32_t ufp4_linear_backward_input(const ufp4_context* context, const ufp4_recipe* recipe, const ufp4_matrix* dy,
                                         const ufp4_matrix* w, const ufp4_matrix* dx, std::int32_t mode) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
-    const offsets_of dense(tokens_of(function, "dy", dy));
-    linear_backward_input(function, context, recipe, dense, dy, w, dx, mode);
+  return guarded(__func__, [&](const char* function) {
+    linear_backward_input(function, context, recipe, {function, "dy", dy}, dy, w, dx, mode);
   });
 }
 std::int32_t ufp4_linear_backward_weight(const ufp4_context* context, const ufp4_recipe* recipe, const ufp4_matrix* dy,
                                          const ufp4_matrix* x, const ufp4_matrix* dw, std::int32_t mode) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
-    const offsets_of dense(tokens_of(function, "dy", dy));
-    linear_backward_weight(function, context, recipe, dense, dy, x, dw, mode);
+  return guarded(__func__, [&](const char* function) {
+    linear_backward_weight(function, context, recipe, {function, "dy", dy}, dy, x, dw, mode);
   });
 }
 
 std::int32_t ufp4_linear_forward_grouped(const ufp4_context* context, const ufp4_recipe* recipe, std::size_t experts,
                                          const std::size_t* offsets, const ufp4_matrix* x, const ufp4_matrix* w,
                                          const float* bias, const ufp4_matrix* y) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     linear_forward(function, context, recipe, {function, experts, offsets}, x, w, bias, y);
   });
 }
 std::int32_t ufp4_linear_backward_input_grouped(const ufp4_context* context, const ufp4_recipe* recipe,
                                                 std::size_t experts, const std::size_t* offsets, const ufp4_matrix* dy,
                                                 const ufp4_matrix* w, const ufp4_matrix* dx, std::int32_t mode) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     linear_backward_input(function, context, recipe, {function, experts, offsets}, dy, w, dx, mode);
   });
 }
 std::int32_t ufp4_linear_backward_weight_grouped(const ufp4_context* context, const ufp4_recipe* recipe,
                                                  std::size_t experts, const std::size_t* offsets, const ufp4_matrix* dy,
                                                  const ufp4_matrix* x, const ufp4_matrix* dw, std::int32_t mode) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     linear_backward_weight(function, context, recipe, {function, experts, offsets}, dy, x, dw, mode);
   });
 }
 }
+
+}  // namespace ufp4::c::detail::inline UFP4_CODE

@@ -14,15 +14,14 @@ inline void describe(const char* function, const ufp4_format* format, std::size_
   given(function, "q", q);
   const format_spec f = format_of(function, format);
   const transform_spec t = transform_of(function, transform);
-  const ufp4::detail::quantized_shape shape{f, 1, rows, cols, t};
-  const quantized_size size = layout == UFP4_CANONICAL ? ufp4::detail::storage_of(function, shape)
-                                                       : ufp4::detail::prepacked_size(function, shape);
+  const quantized_shape shape{f, 1, rows, cols, t};
+  const quantized_size size = layout == UFP4_CANONICAL ? storage_of(function, shape) : prepacked_size(function, shape);
   *q = {*format, to_c(t), rows, cols, nullptr, nullptr, size.codes, size.scales, 1.0f, layout};
 }
 
 inline void transform_into(const char* function, const transform_spec& t, ufp4_transform* out) {
   given(function, "transform", out);
-  ufp4::detail::check_length(function, t);
+  check_length(function, t);
   *out = to_c(t);
 }
 
@@ -46,36 +45,36 @@ inline void copy_text(const char* function, const std::string& from, char* text,
   text[length] = 0;
 }
 
-/// Quantizes into q. Its format and transform are the call's.
-inline void quantize(const char* function, const cpu::context& ctx, const ufp4_matrix* x,
-                     const ufp4_quantize_options* given_options, ufp4_quantized& q) {
+/// The matrix x that is quantized into q.
+inline source input_of(const char* function, const ufp4_matrix* x, const ufp4_quantized& q) {
   const source from = source_of(matrix_of(function, "x", x));
   expects(from.rows == q.rows && from.cols == q.cols, function, ": shape mismatch: q is ", q.rows, " x ", q.cols,
           ", x is ", from.rows, " x ", from.cols);
+  return from;
+}
+
+/// Quantizes into q. Its format and transform are the call's.
+inline void quantize(const char* function, const cpu::context& ctx, const ufp4_matrix* x,
+                     const ufp4_quantize_options* options, ufp4_quantized& q) {
+  const source from = input_of(function, x, q);
   const format_spec format = format_of(function, &q.format);
   const quantized_storage memory = storage_of(function, "q", q, UFP4_CANONICAL, format);
-  const ufp4_quantize_options o = options_of(function, given_options);
-  quantize_report counted;
-  const auto options = options_of(function, o, transform_of(function, &q.transform), counted);
-  q.tensor_scale =
-      ufp4::detail::quantize_into_memory<any_quantized_view>(ctx, format, from, memory, options).tensor_scale();
-  add_counts(o.counts, counted);
+  with_options(function, options, &q.transform, [&](const auto& all) {
+    q.tensor_scale = quantize_into_memory<any_quantized_view>(ctx, format, from, memory, all).tensor_scale();
+  });
 }
 
 /// Quantizes into q by MS-EDEN. Its transform is the call's.
 inline void quantize_ms_eden(const char* function, const cpu::context& ctx, const ufp4_matrix* x,
                              const stochastic& random_bits, ufp4_quantized& q) {
-  const source from = source_of(matrix_of(function, "x", x));
-  expects(from.rows == q.rows && from.cols == q.cols, function, ": shape mismatch: q is ", q.rows, " x ", q.cols,
-          ", x is ", from.rows, " x ", from.cols);
+  const source from = input_of(function, x, q);
   const format_spec format = format_of(function, &q.format);
   expects(format == spec_of<nvfp4>, function, ": q.format must be that of ufp4_preset(\"nvfp4\")");
   const transform_spec t = transform_of(function, &q.transform);
-  ufp4::detail::check_ms_eden(function, from, t);
+  check_ms_eden(function, from, t);
   const quantized_storage memory = storage_of(function, "q", q, UFP4_CANONICAL, format);
-  ufp4::detail::check_memory(memory, from);
-  q.tensor_scale =
-      ufp4::detail::quantize_whole_ms_eden(ctx, from, t, random_bits, {memory.codes.data(), memory.scales.data()});
+  check_memory(memory, from);
+  q.tensor_scale = quantize_whole_ms_eden(ctx, from, t, random_bits, {memory.codes.data(), memory.scales.data()});
 }
 
 /// `to` is for a matrix with the rows, the columns and the transform of q.
@@ -97,159 +96,138 @@ inline void cast(const char* function, const cpu::context& ctx, const ufp4_quant
   add_cast(report, counted);
 }
 
-}  // namespace ufp4::c::detail::inline UFP4_CODE
-
 extern "C" {
 
 std::uint32_t ufp4_abi_version() { return UFP4_ABI_VERSION; }
-const char* ufp4_version() { return ufp4::version_string; }
-const char* ufp4_error_message() { return ufp4::c::detail::last_failure.text; }
+const char* ufp4_version() { return version_string; }
+const char* ufp4_error_message() { return last_failure.text; }
 
-std::size_t ufp4_preset_count() { return ufp4::presets::size + ufp4::extended_presets::size; }
+std::size_t ufp4_preset_count() { return presets::size + extended_presets::size; }
 const char* ufp4_preset_name(std::size_t i) {
   const char* name = nullptr;
   const auto look = [&](auto row) {
     if (i-- == 0) name = row.name;
   };
-  ufp4::for_each_preset(look);
-  ufp4::for_each_extended_preset(look);
+  for_each_preset(look);
+  for_each_extended_preset(look);
   return name;
 }
 std::int32_t ufp4_preset(const char* name, ufp4_format* format) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     given(function, "name", name);
-    given(function, "format", format) = to_c(ufp4::preset(name));
+    given(function, "format", format) = to_c(preset(name));
   });
 }
 
 std::int32_t ufp4_hadamard(std::uint32_t n, ufp4_transform* transform) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] { transform_into(function, {.n = n}, transform); });
+  return guarded(__func__, [&](const char* function) { transform_into(function, {.n = n}, transform); });
 }
 std::int32_t ufp4_random_hadamard(std::uint32_t n, std::uint64_t seed, ufp4_transform* transform) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
-    ufp4::detail::check_length(function, {.n = n});
-    transform_into(function, ufp4::transform_spec::random(n, seed), transform);
+  return guarded(__func__, [&](const char* function) {
+    check_length(function, {.n = n});
+    transform_into(function, transform_spec::random(n, seed), transform);
   });
 }
 
 std::int32_t ufp4_quantized_init(const ufp4_format* format, std::size_t rows, std::size_t cols,
                                  const ufp4_transform* transform, ufp4_quantized* q) {
-  using namespace ufp4::c::detail;
   return guarded(__func__,
-                 [&, function = __func__] { describe(function, format, rows, cols, transform, UFP4_CANONICAL, q); });
+                 [&](const char* function) { describe(function, format, rows, cols, transform, UFP4_CANONICAL, q); });
 }
 std::int32_t ufp4_prepacked_init(const ufp4_format* format, std::size_t rows, std::size_t cols,
                                  const ufp4_transform* transform, ufp4_quantized* q) {
-  using namespace ufp4::c::detail;
   return guarded(__func__,
-                 [&, function = __func__] { describe(function, format, rows, cols, transform, UFP4_PREPACKED, q); });
+                 [&](const char* function) { describe(function, format, rows, cols, transform, UFP4_PREPACKED, q); });
 }
 
 std::int32_t ufp4_amax(const ufp4_context* context, const ufp4_matrix* x, const ufp4_transform* transform,
                        float* amax) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     given(function, "amax", amax);
     const context_of ctx(function, context);
-    const ufp4::transform_spec t = transform_of(function, transform);
+    const transform_spec t = transform_of(function, transform);
     with_view(matrix_of(function, "x", x), [&](const auto& view) { *amax = ufp4::amax(ctx, view, t).value; });
   });
 }
 std::int32_t ufp4_quantize(const ufp4_context* context, const ufp4_matrix* x, const ufp4_quantize_options* options,
                            ufp4_quantized* q) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     quantize(function, context_of(function, context), x, options, given(function, "q", q));
   });
 }
 std::int32_t ufp4_quantize_ms_eden(const ufp4_context* context, const ufp4_matrix* x, std::uint64_t seed,
                                    std::uint64_t stream, ufp4_quantized* q) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     quantize_ms_eden(function, context_of(function, context), x, {seed, stream}, given(function, "q", q));
   });
 }
 std::int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quantized* q, const ufp4_matrix* out) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     const context_of ctx(function, context);
     with_view(matrix_of(function, "out", out), [&](const auto& view) {
       if (is_prepacked(q))
-        ufp4::dequantize(ctx, prepacked_of(function, "q", q), view);
+        dequantize(ctx, view_of<any_prepacked_view>(function, "q", q), view);
       else
-        ufp4::dequantize(ctx, view_of(function, "q", q), view);
+        dequantize(ctx, view_of(function, "q", q), view);
     });
   });
 }
 std::int32_t ufp4_fake_quantize(const ufp4_context* context, const ufp4_format* format, const ufp4_matrix* x,
                                 const ufp4_transform* transform, const ufp4_quantize_options* options,
                                 const ufp4_matrix* out) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     const context_of ctx(function, context);
     const source from = source_of(matrix_of(function, "x", x));
-    const ufp4_quantize_options o = options_of(function, options);
-    ufp4::quantize_report counted;
-    ufp4::detail::fake_quantize_to(ctx, from, format_of(function, format), matrix_of(function, "out", out),
-                                   options_of(function, o, transform_of(function, transform), counted));
-    add_counts(o.counts, counted);
+    with_options(function, options, transform, [&](const auto& all) {
+      fake_quantize_to(ctx, from, format_of(function, format), matrix_of(function, "out", out), all);
+    });
   });
 }
 std::int32_t ufp4_measure(const ufp4_context* context, const ufp4_format* format, const ufp4_matrix* x,
                           const ufp4_transform* transform, const ufp4_quantize_options* options, ufp4_report* report) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     given(function, "report", report);
     const context_of ctx(function, context);
     const source from = source_of(matrix_of(function, "x", x));
-    const ufp4::format_spec f = format_of(function, format);
-    const ufp4_quantize_options o = options_of(function, options);
-    ufp4::quantize_report counted;
-    ufp4::analysis::detail::totals all;
-    ufp4::analysis::detail::add_piece(ctx, f, from, options_of(function, o, transform_of(function, transform), counted),
-                                      all);
-    *report = to_c(all.result(f));
-    add_counts(o.counts, counted);
+    const format_spec f = format_of(function, format);
+    analysis::detail::totals measured;
+    with_options(function, options, transform,
+                 [&](const auto& all) { analysis::detail::add_piece(ctx, f, from, all, measured); });
+    *report = to_c(measured.result(f));
   });
 }
 
 std::int32_t ufp4_cast(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to,
                        ufp4_cast_report* report) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     cast(function, context_of(function, context), q, given(function, "to", to), report);
   });
 }
 
 std::int32_t ufp4_hadamard_forward(const ufp4_context* context, const ufp4_matrix* x, const ufp4_transform* transform,
                                    const ufp4_matrix* out) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] { hadamard(function, false, context, x, transform, out); });
+  return guarded(__func__, [&](const char* function) { hadamard(function, false, context, x, transform, out); });
 }
 std::int32_t ufp4_hadamard_inverse(const ufp4_context* context, const ufp4_matrix* x, const ufp4_transform* transform,
                                    const ufp4_matrix* out) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] { hadamard(function, true, context, x, transform, out); });
+  return guarded(__func__, [&](const char* function) { hadamard(function, true, context, x, transform, out); });
 }
 
 std::int32_t ufp4_explain_quantize(const ufp4_context* context, const ufp4_matrix* x,
                                    const ufp4_quantize_options* options, const ufp4_quantized* q, char* text,
                                    std::size_t size) {
-  using namespace ufp4::c::detail;
-  return guarded(__func__, [&, function = __func__] {
+  return guarded(__func__, [&](const char* function) {
     const context_of ctx(function, context);
     const source from = source_of(matrix_of(function, "x", x));
-    const ufp4::format_spec format = format_of(function, &given(function, "q", q).format);
-    ufp4::quantize_report counted;
-    const auto all =
-        options_of(function, options_of(function, options), transform_of(function, &q->transform), counted);
-    ufp4::detail::check_quantize(function, format, from, all);
-    const auto coder = ufp4::detail::make_coder(format, all, 0.0f);
-    const auto job = ufp4::detail::make_job(from, format, all);
-    copy_text(function, ufp4::cpu::detail::explain_quantize<all.needs>(ctx, job, coder).text(), text, size);
+    const format_spec format = format_of(function, &given(function, "q", q).format);
+    with_options(function, options, &q->transform, [&](const auto& all) {
+      check_quantize(function, format, from, all);
+      const auto coder = make_coder(format, all, 0.0f);
+      const auto job = make_job(from, format, all);
+      copy_text(function, cpu::detail::explain_quantize<features::all>(ctx, job, coder).text(), text, size);
+    });
   });
 }
 }
+
+}  // namespace ufp4::c::detail::inline UFP4_CODE
