@@ -3,7 +3,7 @@
 #include <ufp4/format/fp8.hpp>
 #include <ufp4/format/numeric_limits.hpp>
 #include <ufp4/round/nearest.hpp>
-#include <ufp4/round/round_to_minifloat.hpp>
+#include <ufp4/round/round_to_byte.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -19,7 +19,7 @@
 #include <ufp4/format/scales.hpp>
 #include <ufp4/format/table_element.hpp>
 #include <ufp4/round/round_to_grid.hpp>
-#include <ufp4/round/round_to_minifloat.hpp>
+#include <ufp4/round/round_to_byte.hpp>
 
 #include <cstdint>
 #include <cstdio>

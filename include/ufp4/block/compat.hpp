@@ -25,7 +25,7 @@ namespace ufp4::compat::detail::inline UFP4_CODE {
 
 using namespace ufp4::detail;
 
-/// The part that all coders share: format, tensor constants, NaN blocks. Coder::code gets the bits of a finite amax.
+/// The part that all coders share: format, tensor constants, NaN blocks. Coder::code gets a finite amax.
 template <class Coder>
 struct coder_base {
   format_spec format;
@@ -39,7 +39,7 @@ struct coder_base {
                                    quantize_report& report) const {
     const std::uint32_t amax = amax_bits(v);
     if (amax >= infinity_bits) return nan_block(format, v, codes, report);
-    return static_cast<const Coder&>(*this).code(v, amax, codes, report);
+    return static_cast<const Coder&>(*this).code(v, to_float(amax), codes, report);
   }
 };
 
@@ -65,9 +65,8 @@ UFP4_HD constexpr std::uint32_t torchao_scale(torchao_mode mode, float amax) {
 
 template <torchao_mode mode>
 struct torchao_mx_coder : coder_base<torchao_mx_coder<mode>> {
-  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
-                             quantize_report& report) const {
-    const std::uint32_t bits = torchao_scale(mode, to_float(amax));
+  UFP4_HD std::uint32_t code(const block_values& v, float amax, std::uint8_t* codes, quantize_report& report) const {
+    const std::uint32_t bits = torchao_scale(mode, amax);
     if (bits == 0xFFu) return nan_block(this->format, v, codes, report);
     const block_scale scale = scale_from_bits(this->format, this->tensor, bits);
     report.saturated += round_row(this->format, scale, nearest_even{}, v.x, v.cols, 0, codes);
@@ -86,6 +85,14 @@ UFP4_HD inline std::uint8_t first_nearest(const grid4& grid, float scale, float 
   return best;
 }
 
+UFP4_HD inline void code_nearest(const grid4& grid, float scale, const block_values& v, std::uint8_t* codes,
+                                 quantize_report& report) {
+  for (int k = 0; k < v.cols; ++k) {
+    codes[k] = first_nearest(grid, scale, v.x[k]);
+    report.saturated += magnitude(v.x[k]) > 6.0f * scale;
+  }
+}
+
 /// floor(fl(log2 amax)): for the last few floats below a power of two 2^k, the logarithm rounds up to k. These are the
 /// last floor(2^j ln 2) floats, with j = floor(log2 |log2 amax|).
 UFP4_HD constexpr int floor_rounded_log2(float amax) {
@@ -100,15 +107,11 @@ UFP4_HD constexpr int floor_rounded_log2(float amax) {
 }
 
 struct ggml_mxfp4_coder : coder_base<ggml_mxfp4_coder> {
-  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
-                             quantize_report& report) const {
-    const int e = amax == 0 ? -127 : floor_rounded_log2(to_float(amax)) - 2;
+  UFP4_HD std::uint32_t code(const block_values& v, float amax, std::uint8_t* codes, quantize_report& report) const {
+    const int e = to_bits(amax) == 0 ? -127 : floor_rounded_log2(amax) - 2;
     const std::uint32_t bits = e < -127 ? 0u : static_cast<std::uint32_t>(e + 127);
     const float scale = decode_scale(scale_kind::e8m0, bits);
-    for (int k = 0; k < v.cols; ++k) {
-      codes[k] = first_nearest(format.grid, scale, v.x[k]);
-      report.saturated += magnitude(v.x[k]) > 6.0f * scale;
-    }
+    code_nearest(format.grid, scale, v, codes, report);
     return bits;
   }
 };
@@ -125,26 +128,24 @@ UFP4_HD constexpr std::uint32_t ggml_ue4m3(float u) {
 }
 
 struct ggml_nvfp4_coder : coder_base<ggml_nvfp4_coder> {
-  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
-                             quantize_report& report) const {
-    const std::uint32_t bits = ggml_ue4m3(to_float(amax) / 6.0f);
+  UFP4_HD std::uint32_t code(const block_values& v, float amax, std::uint8_t* codes, quantize_report& report) const {
+    const std::uint32_t bits = ggml_ue4m3(amax / 6.0f);
     const float scale = decode_scale(scale_kind::e4m3, bits);
-    report.underflowed_scales += bits == 0 && amax != 0;
-    for (int k = 0; k < v.cols; ++k) {
-      codes[k] = bits == 0 ? std::uint8_t{0} : first_nearest(format.grid, scale, v.x[k]);
-      report.saturated += bits != 0 && magnitude(v.x[k]) > 6.0f * scale;
-    }
+    report.underflowed_scales += bits == 0 && to_bits(amax) != 0;
+    if (bits == 0)
+      zero_codes(format, v, codes);
+    else
+      code_nearest(format.grid, scale, v, codes, report);
     return bits;
   }
 };
 
 /// Transformer Engine has no special case for a scale of 0: the factor is FLT_MAX.
 struct te_nvfp4_coder : coder_base<te_nvfp4_coder> {
-  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
-                             quantize_report& report) const {
-    block_scale scale = choose_scale(format, {}, tensor, v, to_float(amax));
+  UFP4_HD std::uint32_t code(const block_values& v, float amax, std::uint8_t* codes, quantize_report& report) const {
+    block_scale scale = choose_scale(format, {}, tensor, v, amax);
     if (scale.factor == 0.0f) scale.factor = max_finite;
-    report.underflowed_scales += scale.bits == 0 && amax != 0;
+    report.underflowed_scales += scale.bits == 0 && to_bits(amax) != 0;
     report.saturated += round_row(format, scale, nearest_even{}, v.x, v.cols, 0, codes);
     return scale.bits;
   }
@@ -156,10 +157,9 @@ struct torchao_nvfp4_coder : coder_base<torchao_nvfp4_coder> {
     return {global_amax / 2688.0f, 1.0f};
   }
 
-  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
-                             quantize_report& report) const {
+  UFP4_HD std::uint32_t code(const block_values& v, float amax, std::uint8_t* codes, quantize_report& report) const {
     constexpr float lowest = 0.015625f;  // 2^-6
-    const float u = amax == 0 ? 0.0f : to_float(amax) / 6.0f / tensor.decode;
+    const float u = to_bits(amax) == 0 ? 0.0f : amax / 6.0f / tensor.decode;
     const std::uint32_t bits = e4m3(u > lowest ? u : lowest).bits();
     const float factor = 1.0f / tensor.decode / decode_scale(scale_kind::e4m3, bits);
     for (int k = 0; k < v.cols; ++k) {
@@ -206,14 +206,13 @@ struct four_over_six_coder : coder_base<four_over_six_coder<error, largest, orde
     return sum;
   }
 
-  UFP4_HD std::uint32_t code(const block_values& v, std::uint32_t amax, std::uint8_t* codes,
-                             quantize_report& report) const {
-    const float u = to_float(amax) / 6.0f * encoding_factor(this->tensor.scale_factor);
+  UFP4_HD std::uint32_t code(const block_values& v, float amax, std::uint8_t* codes, quantize_report& report) const {
+    const float u = amax / 6.0f * encoding_factor(this->tensor.scale_factor);
     block_scale six = scale_from_bits(this->format, this->tensor, encode_scale(scale_kind::e4m3, u));
     block_scale four = scale_from_bits(this->format, this->tensor, encode_scale(scale_kind::e4m3, 1.5f * u));
     if (order == error_order::by_index) take_te_factor(six), take_te_factor(four);
     const block_scale& best = error_of(four, v.x) < error_of(six, v.x) ? four : six;
-    report.underflowed_scales += best.bits == 0 && amax != 0;
+    report.underflowed_scales += best.bits == 0 && to_bits(amax) != 0;
     if (best.factor == 0.0f) return zero_codes(this->format, v, codes), best.bits;
     report.saturated += round_row(this->format, best, nearest_even{}, v.x, v.cols, 0, codes);
     return best.bits;

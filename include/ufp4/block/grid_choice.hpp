@@ -6,24 +6,6 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// The error of nearest_even codes of a grid under a scale, over the block in index order.
-UFP4_HD inline float block_error(const grid4& grid, const block_values& v, const block_scale& scale,
-                                 search_error what) {
-  float err = 0.0f;
-  for (int r = 0; r < v.rows; ++r)
-    for (int k = 0; k < v.cols; ++k) {
-      const float x = rounded(v.x[r * v.stride + k]);
-      const float t = rounded(rounded(scale.divides ? x / scale.factor : x * scale.factor) * scale.rescale);
-      const std::uint8_t code = scale.factor == 0.0f ? grid.code[grid.zero] : round_to_grid(grid, nearest_even{}, t, 0);
-      const float d = x - rounded(grid.value[code] * scale.effective), m = magnitude(d);
-      if (what == search_error::squared)
-        err = fma(d, d, err);
-      else
-        err = what == search_error::absolute ? err + m : m > err ? m : err;
-    }
-  return err;
-}
-
 /// Chooses the one-bit exponents of scaled values t, level by level, and divides t by their powers of two. A group has
 /// the exponent 1 if its largest magnitude, divided by the power of the level above, is at least
 /// 2^(E + 1 + levels below); 2^E is the largest power of two that is not above qmax. Returns the bits where exponent_of
@@ -71,28 +53,6 @@ UFP4_HD inline block_scale with_factor_of(const format_spec& f, int g, const ten
   return scale;
 }
 
-/// smallest_error for a block that has grid g of f: the errors are those of its values with the factor of the grid,
-/// or with the exponents of each scale. `one` is the format with this grid alone. A loop of its own: with one for
-/// both, GPU kernels of formats of one grid need 95 registers instead of 80.
-UFP4_HD inline block_scale smallest_error_on_grid(const format_spec& f, int g, const format_spec& one,
-                                                  const scale_rule_spec& rule, const tensor_constants& tensor,
-                                                  const block_values& v, std::uint32_t base) {
-  const search_window window = window_of(f.scale, rule.window);
-  block_scale best{};
-  float least = 0.0f;
-  bool found = false;
-  for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
-    std::uint32_t bits = 0;
-    if (!search_candidate(f.scale, base, j, bits)) continue;
-    const block_scale candidate = with_factor_of(f, g, tensor, scale_from_bits(one, tensor, bits));
-    const float err = f.block.group[0] != 0 ? error_with_exponents(f, v, candidate, rule.error)
-                                            : block_error(nth_grid(f, g), v, candidate, rule.error);
-    if (!found || err < least) best = candidate, least = err;
-    found = true;
-  }
-  return best;
-}
-
 /// The scale of a block for one of several grids, or of a block with exponents: that of a format with this grid alone,
 /// whose qmax has the factor and the exponents. A search compares the errors of the whole block.
 UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const scale_rule_spec& rule,
@@ -104,7 +64,14 @@ UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const sca
   scale_rule_spec plain = rule;
   plain.searches = false;
   const block_scale scale = with_factor_of(f, g, tensor, choose_scale(one, plain, constants, v, amax));
-  return rule.searches ? smallest_error_on_grid(f, g, one, rule, tensor, v, scale.bits) : scale;
+  if (!rule.searches) return scale;
+  return smallest_error(
+      f.scale, rule, scale.bits,
+      [&](std::uint32_t bits) { return with_factor_of(f, g, tensor, scale_from_bits(one, tensor, bits)); },
+      [&](const block_scale& candidate) {
+        return f.block.group[0] != 0 ? error_with_exponents(f, v, candidate, rule.error)
+                                     : error_of(nth_grid(f, g), v, candidate, rule.error);
+      });
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -126,7 +93,7 @@ UFP4_HD inline grid_and_scale choose_grid_of(const format_spec& f, const scale_r
   float least = 0.0f;
   for (int g = 0; g <= f.choice.count; ++g) {
     const block_scale scale = scale_for_grid(f, g, rule, tensor, v, amax);
-    const float err = block_error(nth_grid(f, g), v, scale, rule.grids);
+    const float err = error_of(nth_grid(f, g), v, scale, rule.grids);
     if (g == 0 || err < least) best = {g, scale}, least = err;
   }
   return best;

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <ufp4/block/block_format.hpp>
+#include <ufp4/round/round_to_byte.hpp>
 #include <ufp4/round/round_to_grid.hpp>
-#include <ufp4/round/round_to_int8.hpp>
-#include <ufp4/round/round_to_minifloat.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -154,6 +153,7 @@ UFP4_HD constexpr float value_of(const format_spec& f, std::uint8_t code) {
   if (f.is_wide()) return wide_float_value(f.wide, code);
   return f.grid.value[code];
 }
+UFP4_HD constexpr float value_of(const grid4& grid, std::uint8_t code) { return grid.value[code]; }
 /// The code of +0.
 UFP4_HD constexpr std::uint8_t zero_code(const format_spec& f) {
   return f.is_wide() ? std::uint8_t{0} : f.grid.code[f.grid.zero];
@@ -309,17 +309,23 @@ UFP4_HD constexpr std::uint32_t scale_bits_of_amax(const format_spec& f, rule_ki
   return rule == rule_kind::up ? encode_scale_up(f.scale, argument) : encode_scale(f.scale, argument);
 }
 
-/// The error of nearest_even codes under a scale, summed over the block in index order: squares by fma, or magnitudes.
-UFP4_HD inline float error_of(const format_spec& f, const block_values& v, const block_scale& scale,
-                              search_error what) {
+/// The error of nearest_even codes under a scale, over the block in index order: the sum of squares, by fma, or of
+/// magnitudes, or the largest one. Grid: the format, or one of several grids of a block, which may have a factor.
+template <class Grid>
+UFP4_HD float error_of(const Grid& grid, const block_values& v, const block_scale& scale, search_error what) {
+  constexpr bool is_one_of_several = std::is_same_v<Grid, grid4>;
   float err = 0.0f;
   for (int r = 0; r < v.rows; ++r)
     for (int k = 0; k < v.cols; ++k) {
       const float x = rounded(v.x[r * v.stride + k]);  // it may be a product that the compiler could fuse
-      const float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
-      const std::uint8_t code = scale.factor == 0.0f ? zero_code(f) : round_to_code(f, nearest_even{}, t, 0);
-      const float d = x - rounded(value_of(f, code) * scale.effective);
-      err = what == search_error::squared ? fma(d, d, err) : err + magnitude(d);
+      float t = rounded(scale.divides ? x / scale.factor : x * scale.factor);
+      if constexpr (is_one_of_several) t = rounded(t * scale.rescale);
+      const std::uint8_t code = scale.factor == 0.0f ? zero_code(grid) : round_to_code(grid, nearest_even{}, t, 0);
+      const float d = x - rounded(value_of(grid, code) * scale.effective), m = magnitude(d);
+      if (is_one_of_several && what == search_error::largest)
+        err = m > err ? m : err;
+      else
+        err = what == search_error::squared ? fma(d, d, err) : err + m;
     }
   return err;
 }
@@ -352,17 +358,20 @@ UFP4_HD constexpr bool search_candidate(scale_kind kind, std::uint32_t base, int
   return code >= 0 && code <= static_cast<int>(max_scale(kind));
 }
 
-UFP4_HD inline block_scale smallest_error(const format_spec& f, const scale_rule_spec& rule,
-                                          const tensor_constants& tensor, const block_values& v, std::uint32_t base) {
-  const search_window window = window_of(f.scale, rule.window);
+/// Of the scales in the window of a rule the one with the smallest error, the first of equal ones. A loop for each
+/// type of error: with one for all, GPU kernels of formats of one grid need 95 registers instead of 80.
+template <class Scale, class Error>
+UFP4_HD block_scale smallest_error(scale_kind kind, const scale_rule_spec& rule, std::uint32_t base,
+                                   const Scale& scale_of, const Error& error) {
+  const search_window window = window_of(kind, rule.window);
   block_scale best{};
   float least = 0.0f;
   bool found = false;
   for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
     std::uint32_t bits = 0;
-    if (!search_candidate(f.scale, base, j, bits)) continue;
-    const block_scale candidate = scale_from_bits(f, tensor, bits);
-    const float err = error_of(f, v, candidate, rule.error);
+    if (!search_candidate(kind, base, j, bits)) continue;
+    const block_scale candidate = scale_of(bits);
+    const float err = error(candidate);
     if (!found || err < least) best = candidate, least = err;
     found = true;
   }
@@ -396,7 +405,10 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
   if (rule.what == rule_kind::four_over_six) return four_or_six(f, rule.error, tensor, v, amax);
   if (rule.what == rule_kind::percentile) amax = percentile_of(v, rule.per_mille, amax);
   const std::uint32_t bits = scale_bits_of_amax(f, rule.what, tensor, amax);
-  return rule.searches ? smallest_error(f, rule, tensor, v, bits) : scale_from_bits(f, tensor, bits);
+  const auto scale_of = [&](std::uint32_t code) { return scale_from_bits(f, tensor, code); };
+  if (!rule.searches) return scale_of(bits);
+  return smallest_error(f.scale, rule, bits, scale_of,
+                        [&](const block_scale& scale) { return error_of(f, v, scale, rule.error); });
 }
 /// The same as choose_scale with a user's rule; NaN bits if its result is not a scale.
 template <scale_rule Rule>

@@ -26,9 +26,7 @@ template <wide_element kind>
 class wide_float
     : public detail::coded<wide_float<kind>, std::uint8_t,
                            static_cast<std::uint8_t>(wide_layout(kind).sign_bit() * 2 - 1), std::partial_ordering> {
-  using base = detail::coded<wide_float, std::uint8_t, static_cast<std::uint8_t>(wide_layout(kind).sign_bit() * 2 - 1),
-                             std::partial_ordering>;
-  using base::bits_;
+  using wide_float::coded::bits_;
 
  public:
   static constexpr wide_element wide = kind;  ///< codes of one byte: sign, exponent, mantissa

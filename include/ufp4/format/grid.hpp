@@ -75,6 +75,19 @@ constexpr bool states_no_other() {
   return true;
 }
 
+/// The index of the level in an ascending list; the place where it would be if it is not in it.
+constexpr int place_of(const grid4& g, float v) {
+  int at = 0;
+  while (at < g.levels && g.level[at] < v) ++at;
+  return at;
+}
+constexpr void insert_level(grid4& g, float v, int code) {
+  const int at = place_of(g, v);
+  for (int i = g.levels++; i > at; --i) g.level[i] = g.level[i - 1], g.code[i] = g.code[i - 1];
+  g.level[at] = v;
+  g.code[at] = static_cast<std::uint8_t>(code);
+}
+
 template <element_format E>
 constexpr grid4 make_grid() {
   grid4 g{};
@@ -83,25 +96,12 @@ constexpr grid4 make_grid() {
   g.minus_zero = E(-0.0f).bits();
   for (int c = 0; c < 16; ++c) {
     const float v = g.value[c];
-    const bool emitted = E(v).bits() == c && (v != 0.0f || c == plus_zero);
-    if (!emitted) continue;
-    int at = g.levels++;
-    for (; at > 0 && g.level[at - 1] > v; --at) g.level[at] = g.level[at - 1], g.code[at] = g.code[at - 1];
-    g.level[at] = v;
-    g.code[at] = static_cast<std::uint8_t>(c);
+    if (E(v).bits() == c && (v != 0.0f || c == plus_zero)) insert_level(g, v, c);
   }
-  for (int i = 0; i < g.levels; ++i)
-    if (g.level[i] == 0.0f) g.zero = i;
+  g.zero = place_of(g, 0.0f);
   g.qmax = (E::max)();
   set_integers(g);
   return g;
-}
-
-/// The index of the level in an ascending list; the place where it would be if it is not in it.
-constexpr int place_of(const grid4& g, float v) {
-  int at = 0;
-  while (at < g.levels && g.level[at] < v) ++at;
-  return at;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE
@@ -149,16 +149,12 @@ UFP4_HOST_MEMBER constexpr grid4 grid_of_values(const float (&values)[16]) {
     const float v = g.value[c];
     const int at = detail::place_of(g, v);
     if (at < g.levels && g.level[at] == v) continue;
-    for (int i = g.levels; i > at; --i) g.level[i] = g.level[i - 1], g.code[i] = g.code[i - 1];
-    g.level[at] = v == 0.0f ? 0.0f : v;
-    g.code[at] = static_cast<std::uint8_t>(v == 0.0f ? plus_zero : c);
-    ++g.levels;
+    v == 0.0f ? detail::insert_level(g, 0.0f, plus_zero) : detail::insert_level(g, v, c);
   }
   g.zero = detail::place_of(g, 0.0f);
   g.minus_zero = static_cast<std::uint8_t>(minus_zero < 0 ? plus_zero : minus_zero);
-  g.qmax = detail::magnitude(g.level[g.levels - 1]) > detail::magnitude(g.level[0])
-               ? detail::magnitude(g.level[g.levels - 1])
-               : detail::magnitude(g.level[0]);
+  const float lowest = detail::magnitude(g.level[0]), highest = detail::magnitude(g.level[g.levels - 1]);
+  g.qmax = highest > lowest ? highest : lowest;
   if (g.levels == 1) return {};
   detail::set_integers(g);
   return g;

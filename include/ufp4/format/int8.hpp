@@ -39,9 +39,8 @@ class scaled_int8 : public detail::coded<scaled_int8<fraction_bits>, std::uint8_
   UFP4_MEMBER static constexpr float(max)() { return 127.0f * unit(); }
 };
 
-using int8 = scaled_int8<0>;  ///< -127 .. 127: the element of int8_f32
-using int8q6 =
-    scaled_int8<6>;  ///< the same over 64: the element of mxint8, as OCP Microscaling Formats v1.0 defines it
+using int8 = scaled_int8<0>;    ///< -127 .. 127: the element of int8_f32
+using int8q6 = scaled_int8<6>;  ///< the same over 64: the element of mxint8 (OCP Microscaling Formats v1.0)
 
 static_assert(wide_element_format<int8> && wide_element_format<int8q6> && !element_format<int8>);
 

@@ -61,22 +61,16 @@ void derived_from_coded(const coded<T, Bits, mask, Ordering>&);
 template <class T>
 concept number = requires(const T& x) { derived_from_coded<T>(x); };
 
-/// The type of a number or of a built-in number in arithmetic. Empty for others: the operators below are looked up for
+/// The value of a number, or a built-in number, in arithmetic. None for others: the operators below are looked up for
 /// iterators of numbers too, and clang reads their result types before it tests their constraints.
-template <class T>
-struct promotion {};
 template <number T>
-struct promotion<T> {
-  using type = float;
-};
+float promoted(T);
 template <class T>
   requires std::is_arithmetic_v<T>
-struct promotion<T> {
-  using type = T;
-};
+T promoted(T);
 /// The type of a + b.
 template <class A, class B>
-using sum_of = decltype(typename promotion<A>::type{} + typename promotion<B>::type{});
+using sum_of = decltype(promoted(A{}) + promoted(B{}));
 
 /// The operands of an operator: numbers, or a number and a built-in one.
 template <class A, class B>

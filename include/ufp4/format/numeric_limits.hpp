@@ -46,7 +46,10 @@ struct any_limits : std::numeric_limits<std::conditional_t<subnormals, float, in
   static constexpr bool is_specialized = true, is_bounded = true, is_modulo = false, is_iec559 = false;
   static constexpr bool traps = false, tinyness_before = false;
   static constexpr bool has_signaling_NaN = false;  // some codes of bf16 and fp16 look like one, but nothing signals
-  static constexpr int radix = 2;
+  static constexpr bool is_integer = false, is_exact = false;
+  static constexpr std::float_round_style round_style = std::round_to_nearest;
+  static constexpr int radix = 2, digits = 0, digits10 = 0, max_digits10 = 0;
+  static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
 };
 
 constexpr int decimal_digits(int bits) { return bits * 30103 / 100000; }  // floor(bits * log10 2)
@@ -76,14 +79,19 @@ struct coded_limits : any_limits<subnormals> {
   UFP4_MEMBER static constexpr T signaling_NaN() noexcept { return of(0); }
 };
 
-/// The limits of T, a small float of that layout; infinity is a code, or 0 for a type without one.
-template <class T, minifloat layout, std::uint32_t infinity_code = 0>
+/// The code of the infinity of T, a small float of that layout; 0 for a type without one.
+template <class T>
+constexpr std::uint32_t infinity_code(const minifloat& layout) {
+  const float above = coded_limits<T, false, 0, 0, 0, 0, 0, 0, 0, 0>::of(layout.max_code + 1).value();
+  return to_bits(above) == infinity_bits ? layout.max_code + 1 : 0;
+}
+/// The limits of T.
+template <class T, minifloat layout>
 struct minifloat_limits : coded_limits<T, (layout.mantissa_bits > 0), 1u << layout.mantissa_bits, layout.max_code,
                                        layout.has_sign ? layout.sign_bit() | layout.max_code : 0u, 1,
-                                       T(exp2i(-layout.mantissa_bits)).bits(), T(0.5f).bits(), infinity_code,
+                                       T(exp2i(-layout.mantissa_bits)).bits(), T(0.5f).bits(), infinity_code<T>(layout),
                                        (layout.nan_code > layout.max_code ? layout.nan_code : 0u)> {
-  static constexpr bool is_signed = layout.has_sign, is_integer = false, is_exact = false;
-  static constexpr std::float_round_style round_style = std::round_to_nearest;
+  static constexpr bool is_signed = layout.has_sign;
   static constexpr int digits = layout.mantissa_bits + 1;
   static constexpr int digits10 = decimal_digits(digits - 1), max_digits10 = decimal_digits(digits) + 2;
   static constexpr int min_exponent = 2 - layout.bias, max_exponent = floor_log2((T::max)()) + 1;
@@ -99,26 +107,17 @@ using table_limits = coded_limits<table_element<Levels>, false, first, largest, 
 
 template <class Layout>
 struct std::numeric_limits<ufp4::fp4<Layout>> : ufp4::detail::minifloat_limits<ufp4::fp4<Layout>, Layout::layout()> {};
-template <ufp4::wide_element kind>
-struct std::numeric_limits<ufp4::wide_float<kind>>
-    : ufp4::detail::minifloat_limits<ufp4::wide_float<kind>, ufp4::wide_layout(kind),
-                                     (kind == ufp4::wide_element::e5m2 ? 0x7Cu : 0u)> {};
-template <>
-struct std::numeric_limits<ufp4::e4m3> : ufp4::detail::minifloat_limits<ufp4::e4m3, ufp4::e4m3::layout()> {};
-template <>
-struct std::numeric_limits<ufp4::ue5m3> : ufp4::detail::minifloat_limits<ufp4::ue5m3, ufp4::ue5m3::layout()> {};
-template <>
-struct std::numeric_limits<ufp4::bf16> : ufp4::detail::minifloat_limits<ufp4::bf16, ufp4::bf16::layout(), 0x7F80> {};
-template <>
-struct std::numeric_limits<ufp4::fp16> : ufp4::detail::minifloat_limits<ufp4::fp16, ufp4::fp16::layout(), 0x7C00> {};
+template <ufp4::detail::number T>
+  requires requires { T::layout(); }
+struct std::numeric_limits<T> : ufp4::detail::minifloat_limits<T, T::layout()> {};
 
 /// Powers of two only: no zero, no subnormals; the conversion rounds down.
 template <>
 struct std::numeric_limits<ufp4::e8m0>
     : ufp4::detail::coded_limits<ufp4::e8m0, false, 0, 0xFE, 0, 0, 0x7F, 0x7F, 0, 0xFF> {
-  static constexpr bool is_signed = false, is_integer = false, is_exact = false;
+  static constexpr bool is_signed = false;
   static constexpr std::float_round_style round_style = std::round_toward_zero;
-  static constexpr int digits = 1, digits10 = 0, max_digits10 = 2;
+  static constexpr int digits = 1, max_digits10 = 2;
   static constexpr int min_exponent = -126, max_exponent = 128, min_exponent10 = -38, max_exponent10 = 38;
 };
 
@@ -127,9 +126,8 @@ template <>
 struct std::numeric_limits<ufp4::e6m2>
     : ufp4::detail::coded_limits<ufp4::e6m2, false, 0, 0xFE, 0, 0, ufp4::e6m2(0.25f).bits(), ufp4::e6m2(0.5f).bits(), 0,
                                  0xFF> {
-  static constexpr bool is_signed = false, is_integer = false, is_exact = false;
-  static constexpr std::float_round_style round_style = std::round_to_nearest;
-  static constexpr int digits = 3, digits10 = 0, max_digits10 = 2;
+  static constexpr bool is_signed = false;
+  static constexpr int digits = 3, max_digits10 = 2;
   static constexpr int min_exponent = -47, max_exponent = 16, min_exponent10 = -14, max_exponent10 = 4;
 };
 
@@ -153,25 +151,18 @@ struct std::numeric_limits<ufp4::table_element<Levels>>
     : ufp4::detail::table_limits<Levels, ufp4::detail::table_grid<Levels>.code[0],
                                  ufp4::table_element<Levels>(ufp4::detail::max_finite).bits(),
                                  ufp4::table_element<Levels>(0.0f).bits()> {
-  static constexpr bool is_signed = ufp4::detail::table_grid<Levels>.zero > 0, is_integer = false, is_exact = false;
-  static constexpr std::float_round_style round_style = std::round_to_nearest;
-  static constexpr int digits = 0, digits10 = 0, max_digits10 = 0;
-  static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
+  static constexpr bool is_signed = ufp4::detail::table_grid<Levels>.zero > 0;
 };
 
 template <>
 struct std::numeric_limits<ufp4::int4> : ufp4::detail::coded_limits<ufp4::int4, false, 8, 7, 8, 0, 0, 0, 0, 0> {
   static constexpr bool is_signed = true, is_integer = true, is_exact = true;
-  static constexpr std::float_round_style round_style = std::round_to_nearest;
-  static constexpr int digits = 3, digits10 = 0, max_digits10 = 0;
-  static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
+  static constexpr int digits = 3;
 };
 /// Of int8q6, a fixed-point number: no integer, but exact.
 template <int fraction_bits>
 struct std::numeric_limits<ufp4::scaled_int8<fraction_bits>>
     : ufp4::detail::coded_limits<ufp4::scaled_int8<fraction_bits>, false, 128, 127, 128, 0, 0, 0, 0, 0> {
   static constexpr bool is_signed = true, is_integer = fraction_bits == 0, is_exact = true;
-  static constexpr std::float_round_style round_style = std::round_to_nearest;
-  static constexpr int digits = 7, digits10 = 2, max_digits10 = 0;
-  static constexpr int min_exponent = 0, max_exponent = 0, min_exponent10 = 0, max_exponent10 = 0;
+  static constexpr int digits = 7, digits10 = 2;
 };

@@ -7,6 +7,38 @@
 #include <ufp4/matrix/matrix_view.hpp>
 #include <ufp4/matrix/quantized_matrix.hpp>
 
+namespace ufp4::detail::inline UFP4_CODE {
+
+/// The values of all grids of a format as integers times one power of two.
+struct grid_integers {
+  bool exact = true;  ///< whether they, times the powers of their exponents, are such integers, up to 181
+  float unit = 0;     ///< the power of two
+  std::int16_t integer[4][16] = {};
+};
+
+constexpr grid_integers integers_of_grids(const format_spec& f) {
+  grid_integers all{f.grid.exact_products, f.grid.unit};
+  for (int g = 1; g <= f.choice.count; ++g) {
+    all.exact = all.exact && nth_grid(f, g).exact_products;
+    all.unit = nth_grid(f, g).unit < all.unit ? nth_grid(f, g).unit : all.unit;
+  }
+  for (int g = 0; all.exact && g <= f.choice.count; ++g)
+    for (int c = 0; c < 16; ++c) {
+      const float units = nth_grid(f, g).value[c] / all.unit;
+      const float most = 181.0f / static_cast<float>(1 << exponent_levels(f.block));
+      if (!(units >= -most && units <= most)) return {false};
+      all.integer[g][c] = static_cast<std::int16_t>(units);
+    }
+  return all;
+}
+
+/// Their unit; for a format of one grid that of the grid.
+[[gnu::always_inline]] constexpr float integer_unit(const format_spec& f) {
+  return f.choice.count == 0 ? f.grid.unit : integers_of_grids(f).unit;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
 namespace ufp4::detail::inline UFP4_TYPES {
 
 /// The canonical layout keeps a row together. A GEMM kernel reads the same k of sixteen rows at a time, so a prepacked
@@ -135,42 +167,6 @@ struct quantized_sink {
   std::uint8_t* codes = nullptr;
   void* scales = nullptr;
 };
-
-/// The values of all grids of a format as integers times one power of two.
-struct grid_integers {
-  bool exact = true;  ///< whether they, times the powers of their exponents, are such integers, up to 181
-  float unit = 0;     ///< the power of two
-  std::int16_t integer[4][16] = {};
-};
-
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::detail::inline UFP4_CODE {
-
-constexpr grid_integers integers_of_grids(const format_spec& f) {
-  grid_integers all{f.grid.exact_products, f.grid.unit};
-  for (int g = 1; g <= f.choice.count; ++g) {
-    all.exact = all.exact && nth_grid(f, g).exact_products;
-    all.unit = nth_grid(f, g).unit < all.unit ? nth_grid(f, g).unit : all.unit;
-  }
-  for (int g = 0; all.exact && g <= f.choice.count; ++g)
-    for (int c = 0; c < 16; ++c) {
-      const float units = nth_grid(f, g).value[c] / all.unit;
-      const float most = 181.0f / static_cast<float>(1 << exponent_levels(f.block));
-      if (!(units >= -most && units <= most)) return {false};
-      all.integer[g][c] = static_cast<std::int16_t>(units);
-    }
-  return all;
-}
-
-/// Their unit; for a format of one grid that of the grid.
-[[gnu::always_inline]] constexpr float integer_unit(const format_spec& f) {
-  return f.choice.count == 0 ? f.grid.unit : integers_of_grids(f).unit;
-}
-
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::detail::inline UFP4_TYPES {
 
 /// Of a plain matrix beside blocks of a length, a power of two: all kernels know of its format.
 inline constexpr auto plain_formats = [] {

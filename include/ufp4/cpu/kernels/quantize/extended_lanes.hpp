@@ -81,7 +81,7 @@ inline bool takes_values_rule(const format_spec& f, const ufp4::scale_rule_spec&
   return exponent_trial::function_of(make_plan(f.grid, rounding_spec::kind::nearest_even, cheap_lookup), false) !=
          nullptr;
 }
-/// Whether it has code for a job whose format has_further_parts.
+/// Whether it has code for a job whose format has further parts.
 inline bool takes_extended(const quantize_job& job, const kernel_coder& c) {
   bool suitable = job.format.block.rows == 1 && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
                   !job.format.is_wide() &&

@@ -1,7 +1,7 @@
 // ufp4 - errors of blocks under the grids and scales that a block chooses from, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// What block_error (block/grid_choice.hpp) gives, with the codes where they are wanted.
+// What error_of of a grid (block/scale_rules.hpp) gives, with the codes where they are wanted.
 #if !defined(UFP4_TRIAL_LANES)
 #define UFP4_TRIAL_LANES
 #include <ufp4/cpu/kernels/quantize/error_lanes.hpp>
