@@ -113,7 +113,7 @@ TEST_CASE("every preset has a name, and its values are those of the C++ format",
     for (std::size_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == row.spec.grid.value[c]);
     REQUIRE((f.scale == static_cast<int>(row.spec.scale) && f.block_rows == row.spec.block.rows));
     REQUIRE(f.block_cols == row.spec.block.cols);
-    const bool described = !ufp4::detail::is_extended(row.spec);
+    const bool described = !ufp4::detail::needs_portable(row.spec) && row.spec.outer.type == scale_kind::f32;
     REQUIRE((f.has_tensor_scale > 1) == !described);
     if (described) REQUIRE((f.has_tensor_scale == 1) == row.spec.has_tensor_scale());
   });
@@ -741,10 +741,10 @@ TEST_CASE("a library whose structure has grown takes that of version 0.1, and th
   const ufp4_context from{sizeof(ufp4_context), "avx2", nullptr, nullptr, 3};
   std::memcpy(old.data(), &from, sizeof from);
   const auto* seen = reinterpret_cast<const grown_context*>(old.data());
-  const grown_context now = with_defaults("f", "context", seen, grown_defaults);
+  const grown_context now = with_defaults("context", seen, grown_defaults);
   REQUIRE((std::string(now.isa) == "avx2" && now.threads == 3 && now.added == 77));
   const grown_context all{sizeof(grown_context), "scalar", nullptr, nullptr, 2, 0, 5};
-  REQUIRE(with_defaults("f", "context", &all, grown_defaults).added == 5);
+  REQUIRE(with_defaults("context", &all, grown_defaults).added == 5);
 }
 
 TEST_CASE("options of the size of version 0.1 have the default of choose_grid, whatever their padding holds", "[c]") {

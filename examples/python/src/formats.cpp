@@ -26,7 +26,8 @@ format_spec make_format(const char* operation, const std::array<float, 16>& valu
                 tensor_scale ? 1 : 0,
                 element};
   for (std::size_t i = 0; i < 16; ++i) f.values[i] = values[i];
-  return c::detail::format_of(operation, &f);
+  const c::detail::called as(operation);  // in messages
+  return c::detail::format_of(&f);
 }
 
 std::array<float, 16> values_of(const format_spec& f) {

@@ -14,8 +14,8 @@ using namespace ufp4::detail;
 
 /// The struct behind a pointer that must not be null.
 template <class T>
-T& given(const char* function, const char* argument, T* pointer) {
-  expects(pointer != nullptr, function, ": ", argument, " is NULL");
+T& given(const char* argument, T* pointer) {
+  expects(pointer != nullptr, argument, " is NULL");
   return *pointer;
 }
 
@@ -35,12 +35,12 @@ inline constexpr std::size_t size_in_0_1 =
 /// A structure that may be absent: the defaults. Its size tells the version of the header that the caller has: members
 /// that this header lacks have their defaults, and are not read. A call only reads structures that have a size.
 template <class T>
-T with_defaults(const char* function, const char* argument, const T* pointer, const T& defaults) {
+T with_defaults(const char* argument, const T* pointer, const T& defaults) {
   if (pointer == nullptr) return defaults;
   const std::size_t size = pointer->struct_size;
-  expects(size >= size_in_0_1<T>, function, ": ", argument, ".struct_size must be at least ", size_in_0_1<T>, ", got ",
-          size, "; initialise it with its _INIT macro");
-  expects(size <= sizeof(T), function, ": ", argument, ".struct_size must be at most ", sizeof(T), ", got ", size,
+  expects(size >= size_in_0_1<T>, argument, ".struct_size must be at least ", size_in_0_1<T>, ", got ", size,
+          "; initialise it with its _INIT macro");
+  expects(size <= sizeof(T), argument, ".struct_size must be at most ", sizeof(T), ", got ", size,
           ": the library, version ", version_string, ", is older than the ufp4.h of the program");
   T out = defaults;
   std::memcpy(&out, pointer, size);
@@ -49,37 +49,36 @@ T with_defaults(const char* function, const char* argument, const T* pointer, co
 
 /// One of the values 0 .. last of an enumeration of the interface.
 template <class Enum>
-Enum chosen(const char* function, const char* member, std::int32_t value, std::int32_t last) {
-  expects(value >= 0 && value <= last, function, ": ", member, " must be 0 to ", last, ", got ", value);
+Enum chosen(const char* member, std::int32_t value, std::int32_t last) {
+  expects(value >= 0 && value <= last, member, " must be 0 to ", last, ", got ", value);
   return static_cast<Enum>(value);
 }
-inline bool flag(const char* function, const char* member, std::int32_t value) {
-  expects(value == 0 || value == 1, function, ": ", member, " must be 0 or 1, got ", value);
+inline bool flag(const char* member, std::int32_t value) {
+  expects(value == 0 || value == 1, member, " must be 0 or 1, got ", value);
   return value == 1;
 }
 
 /// One side of a search_window.
-inline std::uint8_t steps(const char* function, const char* member, std::int32_t value) {
-  expects(value >= -1 && value <= 254, function, ": ", member, " must be -1 to 254, got ", value);
+inline std::uint8_t steps(const char* member, std::int32_t value) {
+  expects(value >= -1 && value <= 254, member, " must be -1 to 254, got ", value);
   return value < 0 ? search_window::by_format : static_cast<std::uint8_t>(value);
 }
 
-inline cpu::isa isa_of(const char* function, const char* wanted) {
+inline cpu::isa isa_of(const char* wanted) {
   if (wanted == nullptr) return cpu::isa::automatic;
   for (const cpu::isa i : cpu::all_isas)
     if (std::string_view(cpu::name(i)) == wanted) return i;
-  expects(false, function, ": context.isa: ", wanted, " is not an instruction set of ufp4");
+  expects(false, "context.isa: ", wanted, " is not an instruction set of ufp4");
   return cpu::isa::automatic;
 }
 
 /// A context and, while it is used, the caller's executor as a C++ one.
 class context_of {
  public:
-  context_of(const char* function, const ufp4_context* c)
-      : given_(with_defaults(function, "context", c, ufp4_context UFP4_CONTEXT_INIT)) {
+  context_of(const ufp4_context* c) : given_(with_defaults("context", c, ufp4_context UFP4_CONTEXT_INIT)) {
     context_.threads = given_.threads;
-    expects(given_.threads >= 0, function, ": context.threads must not be negative, got ", given_.threads);
-    context_.isa = isa_of(function, given_.isa);
+    expects(given_.threads >= 0, "context.threads must not be negative, got ", given_.threads);
+    context_.isa = isa_of(given_.isa);
     if (given_.executor != nullptr) context_.executor = cpu::executor_ref(*this);
   }
   context_of(const context_of&) = delete;
@@ -93,11 +92,11 @@ class context_of {
   cpu::context context_;
 };
 
-inline transform_spec transform_of(const char* function, const ufp4_transform* t) {
+inline transform_spec transform_of(const ufp4_transform* t) {
   transform_spec out;
   if (t == nullptr || t->n == 0) return out;
   out.n = t->n;
-  expects(t->rounds_to_bf16 <= 1, function, ": transform.rounds_to_bf16 must be 0 or 1, got ", t->rounds_to_bf16);
+  expects(t->rounds_to_bf16 <= 1, "transform.rounds_to_bf16 must be 0 or 1, got ", t->rounds_to_bf16);
   out.rounds_to_bf16 = t->rounds_to_bf16 == 1;
   for (int w = 0; w < 8; ++w) out.signs[w] = t->signs[w];
   return out;
@@ -109,7 +108,7 @@ inline ufp4_transform to_c(const transform_spec& t) {
 }
 
 /// The grid of a preset with these values, bit for bit; one of the program's own otherwise.
-inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
+inline grid4 grid_of_format(const ufp4_format& f) {
   grid4 grid{};
   for_each_preset([&](auto row) {
     if (std::memcmp(row.spec.grid.value, f.values, sizeof f.values) == 0) grid = row.spec.grid;
@@ -118,20 +117,20 @@ inline grid4 grid_of_format(const char* function, const ufp4_format& f) {
   if (grid.levels != 0) return grid;
   int zeros = 0, finite = 0;
   for (const float value : f.values) zeros += value == 0, finite += is_finite(value);
-  expects(false, function, ": format.values must be finite, one of them zero and one not, got ", finite,
-          " finite values and ", zeros, " zeros");
+  expects(false, "format.values must be finite, one of them zero and one not, got ", finite, " finite values and ",
+          zeros, " zeros");
   return grid;
 }
 /// The constants of elements of one byte; their values must be 0 .. 15 units, or those of the float's first codes.
-inline grid4 wide_grid_of_format(const char* function, const ufp4_format& f, wide_element kind) {
+inline grid4 wide_grid_of_format(const ufp4_format& f, wide_element kind) {
   const float unit = f.values[1];
   const bool integers = kind == wide_element::int8;
   for (std::uint32_t c = 0; c < 16; ++c) {
-    expects(integers || f.values[c] == wide_float_value(kind, c), function,
-            ": format.values must be those of the codes 0 to 15 of format.element ", f.element, ", got ", f.values[c],
+    expects(integers || f.values[c] == wide_float_value(kind, c),
+            "format.values must be those of the codes 0 to 15 of format.element ", f.element, ", got ", f.values[c],
             " as values[", c, "]");
-    expects(!integers || f.values[c] == static_cast<float>(c) * unit, function,
-            ": format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], ", unit, ", got ", f.values[c],
+    expects(!integers || f.values[c] == static_cast<float>(c) * unit,
+            "format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], ", unit, ", got ", f.values[c],
             " as values[", c, "]");
   }
   return wide_grid(kind, unit);
@@ -151,50 +150,48 @@ inline ufp4_format to_c(const format_spec& f) {
   return out;
 }
 /// The extended preset with that mark, whose other members must be as ufp4_preset stored them.
-inline format_spec extended_format(const char* function, const ufp4_format& f) {
+inline format_spec extended_format(const ufp4_format& f) {
   format_spec found{};
   std::int32_t mark = first_extended;
   for_each_extended_preset([&](auto row) {
     if (f.has_tensor_scale == mark++) found = row.spec;
   });
-  expects(found.grid.levels != 0, function, ": invalid format.has_tensor_scale ", f.has_tensor_scale);
+  expects(found.grid.levels != 0, "invalid format.has_tensor_scale ", f.has_tensor_scale);
   const ufp4_format expected = to_c(found);
-  expects(std::memcmp(&expected, &f, sizeof f) == 0, function, ": a member of the format ",
-          std::string(preset_name(found)), " was changed; only its name, in ufp4_preset, selects it");
+  expects(std::memcmp(&expected, &f, sizeof f) == 0, "a member of the format ", std::string(preset_name(found)),
+          " was changed; only its name, in ufp4_preset, selects it");
   return found;
 }
 
-inline format_spec format_of(const char* function, const ufp4_format* format) {
-  const ufp4_format& f = given(function, "format", format);
-  if (f.has_tensor_scale >= first_extended) return extended_format(function, f);
-  const auto scale = chosen<scale_kind>(function, "format.scale", f.scale, UFP4_SCALE_E8M0);
-  const auto wide = chosen<wide_element>(function, "format.element", f.element, UFP4_ELEMENT_E2M3);
-  format_spec out{
-      wide == wide_element::none ? grid_of_format(function, f) : wide_grid_of_format(function, f, wide),
-      scale,
-      {f.block_rows, f.block_cols},
-      flag(function, "format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor() : outer_scale{},
-      wide};
+inline format_spec format_of(const ufp4_format* format) {
+  const ufp4_format& f = given("format", format);
+  if (f.has_tensor_scale >= first_extended) return extended_format(f);
+  const auto scale = chosen<scale_kind>("format.scale", f.scale, UFP4_SCALE_E8M0);
+  const auto wide = chosen<wide_element>("format.element", f.element, UFP4_ELEMENT_E2M3);
+  format_spec out{wide == wide_element::none ? grid_of_format(f) : wide_grid_of_format(f, wide),
+                  scale,
+                  {f.block_rows, f.block_cols},
+                  flag("format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor() : outer_scale{},
+                  wide};
   check_format(function, out);
   return out;
 }
 
 /// Rejects an address that is no multiple of the width of the elements there.
-inline void check_alignment(const char* function, const char* argument, const void* address, std::size_t width) {
+inline void check_alignment(const char* argument, const void* address, std::size_t width) {
   if (reinterpret_cast<std::uintptr_t>(address) % width == 0) return;
   char digits[32];
   std::snprintf(digits, sizeof digits, "%p", address);
-  expects(false, function, ": ", argument, " must be aligned to ", width, " bytes, got ", digits);
+  expects(false, argument, " must be aligned to ", width, " bytes, got ", digits);
 }
 
 /// A matrix of the interface with checked members.
-inline sink matrix_of(const char* function, const char* argument, const ufp4_matrix* matrix) {
-  const ufp4_matrix& m = given(function, argument, matrix);
+inline sink matrix_of(const char* argument, const ufp4_matrix* matrix) {
+  const ufp4_matrix& m = given(argument, matrix);
   const std::string member = std::string(argument) + ".dtype";
-  const sink out{m.data,      chosen<dtype>(function, member.c_str(), m.dtype, UFP4_FP16), m.rows, m.cols, m.row_stride,
-                 m.col_stride};
+  const sink out{m.data, chosen<dtype>(member.c_str(), m.dtype, UFP4_FP16), m.rows, m.cols, m.row_stride, m.col_stride};
   check_data(function, argument, out);
-  check_alignment(function, (std::string(argument) + ".data").c_str(), m.data, out.kind == dtype::f32 ? 4 : 2);
+  check_alignment((std::string(argument) + ".data").c_str(), m.data, out.kind == dtype::f32 ? 4 : 2);
   return out;
 }
 inline source source_of(const sink& m) { return {m.data, m.kind, m.rows, m.cols, m.row_stride, m.col_stride}; }
@@ -219,14 +216,14 @@ void with_views(const sink& x, const sink& y, const Body& body) {
 }
 
 /// Codes and scales of a quantized matrix against its shape.
-inline quantized_storage storage_of(const char* function, const char* argument, const ufp4_quantized& q,
-                                    std::int32_t layout, const format_spec& format) {
-  expects(q.layout == layout, function, ": ", argument, ".layout must be ",
+inline quantized_storage storage_of(const char* argument, const ufp4_quantized& q, std::int32_t layout,
+                                    const format_spec& format) {
+  expects(q.layout == layout, argument, ".layout must be ",
           layout == UFP4_CANONICAL ? "UFP4_CANONICAL" : "UFP4_PREPACKED", ", got ", q.layout);
-  check_alignment(function, (std::string(argument) + ".scales").c_str(), q.scales,
+  check_alignment((std::string(argument) + ".scales").c_str(), q.scales,
                   static_cast<std::size_t>(scale_bytes(format.scale)));
   const quantized_storage memory{{q.codes, q.codes_size}, {static_cast<std::byte*>(q.scales), q.scales_size}};
-  const quantized_shape shape{format, 1, q.rows, q.cols, transform_of(function, &q.transform)};
+  const quantized_shape shape{format, 1, q.rows, q.cols, transform_of(&q.transform)};
   const std::string what = std::string(function) + ": " + argument;
   if (layout == UFP4_CANONICAL)
     check_spans(what.c_str(), shape, memory.codes, memory.scales);
@@ -236,55 +233,52 @@ inline quantized_storage storage_of(const char* function, const char* argument, 
 }
 
 template <class View = any_quantized_view>
-View view_of(const char* function, const char* argument, const ufp4_quantized* quantized) {
+View view_of(const char* argument, const ufp4_quantized* quantized) {
   constexpr std::int32_t layout = std::is_same_v<View, any_quantized_view> ? UFP4_CANONICAL : UFP4_PREPACKED;
-  const ufp4_quantized& q = given(function, argument, quantized);
-  const format_spec format = format_of(function, &q.format);
-  const quantized_storage memory = storage_of(function, argument, q, layout, format);
-  return {format, memory.codes, memory.scales, q.tensor_scale, q.rows, q.cols, transform_of(function, &q.transform)};
+  const ufp4_quantized& q = given(argument, quantized);
+  const format_spec format = format_of(&q.format);
+  const quantized_storage memory = storage_of(argument, q, layout, format);
+  return {format, memory.codes, memory.scales, q.tensor_scale, q.rows, q.cols, transform_of(&q.transform)};
 }
 inline bool is_prepacked(const ufp4_quantized* q) { return q != nullptr && q->layout != UFP4_CANONICAL; }
 
-inline gemm_options options_of(const char* function, const ufp4_gemm_options* given_options, std::size_t columns) {
-  const auto o = with_defaults(function, "options", given_options, ufp4_gemm_options UFP4_GEMM_OPTIONS_INIT);
+inline gemm_options options_of(const ufp4_gemm_options* given_options, std::size_t columns) {
+  const auto o = with_defaults("options", given_options, ufp4_gemm_options UFP4_GEMM_OPTIONS_INIT);
   gemm_options out{.alpha = o.alpha,
                    .beta = o.beta,
-                   .accumulate = chosen<accumulate>(function, "options.accumulate", o.accumulate, UFP4_FOLDED_BF16)};
+                   .accumulate = chosen<accumulate>("options.accumulate", o.accumulate, UFP4_FOLDED_BF16)};
   if (o.bias != nullptr) out.bias = {o.bias, columns};
   return out;
 }
 
 /// The policies of a call. They refer to `counted`, which the caller's counts are copied from.
-inline ufp4::quantize_options<> options_of(const char* function, const ufp4_quantize_options& o,
-                                           const transform_spec& transform, quantize_report& counted) {
+inline ufp4::quantize_options<> options_of(const ufp4_quantize_options& o, const transform_spec& transform,
+                                           quantize_report& counted) {
   ufp4::quantize_options<> out;
   out.transform = transform;
-  out.rounding.what = chosen<rounding_spec::kind>(function, "options.rounding", o.rounding, UFP4_STOCHASTIC);
+  out.rounding.what = chosen<rounding_spec::kind>("options.rounding", o.rounding, UFP4_STOCHASTIC);
   out.rounding.random_bits = {.seed = o.seed, .stream = o.stream};
-  out.rule.what = chosen<scale_rule_spec::kind>(function, "options.rule", o.rule, UFP4_RULE_PERCENTILE);
-  out.rule.searches = flag(function, "options.searches", o.searches);
-  out.rule.error = chosen<search_error>(function, "options.error", o.error, UFP4_ABSOLUTE_ERROR);
-  out.rule.grids = chosen<search_error>(function, "options.choose_grid", o.choose_grid, UFP4_LARGEST_ERROR);
-  out.rule.window = {steps(function, "options.search_below", o.search_below),
-                     steps(function, "options.search_above", o.search_above)};
-  expects(o.per_mille >= 1 && o.per_mille <= 1000, function, ": options.per_mille must be 1 to 1000, got ",
-          o.per_mille);
+  out.rule.what = chosen<scale_rule_spec::kind>("options.rule", o.rule, UFP4_RULE_PERCENTILE);
+  out.rule.searches = flag("options.searches", o.searches);
+  out.rule.error = chosen<search_error>("options.error", o.error, UFP4_ABSOLUTE_ERROR);
+  out.rule.grids = chosen<search_error>("options.choose_grid", o.choose_grid, UFP4_LARGEST_ERROR);
+  out.rule.window = {steps("options.search_below", o.search_below), steps("options.search_above", o.search_above)};
+  expects(o.per_mille >= 1 && o.per_mille <= 1000, "options.per_mille must be 1 to 1000, got ", o.per_mille);
   out.rule.per_mille = static_cast<std::uint16_t>(o.per_mille);
-  out.has_amax = flag(function, "options.has_amax", o.has_amax);
+  out.has_amax = flag("options.has_amax", o.has_amax);
   out.global_amax = out.has_amax ? o.tensor_amax : 0.0f;
-  out.has_shard = flag(function, "options.has_shard", o.has_shard);
+  out.has_shard = flag("options.has_shard", o.has_shard);
   if (out.has_shard) out.place = {o.first_row, o.first_col, o.total_cols};
-  out.undo = flag(function, "options.undo_transform", o.undo_transform);
+  out.undo = flag("options.undo_transform", o.undo_transform);
   if (o.counts != nullptr) out.report = &counted;
   return out;
 }
 /// Calls body with the policies of a call, and adds what it counts to the caller's counts.
 template <class Body>
-void with_options(const char* function, const ufp4_quantize_options* given_options, const ufp4_transform* transform,
-                  const Body& body) {
-  const auto o = with_defaults(function, "options", given_options, ufp4_quantize_options UFP4_QUANTIZE_OPTIONS_INIT);
+void with_options(const ufp4_quantize_options* given_options, const ufp4_transform* transform, const Body& body) {
+  const auto o = with_defaults("options", given_options, ufp4_quantize_options UFP4_QUANTIZE_OPTIONS_INIT);
   quantize_report counted;
-  body(options_of(function, o, transform_of(function, transform), counted));
+  body(options_of(o, transform_of(transform), counted));
   if (o.counts == nullptr) return;
   o.counts->nonfinite_blocks += counted.nonfinite_blocks;
   o.counts->saturated += counted.saturated;

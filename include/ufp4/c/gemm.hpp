@@ -12,14 +12,14 @@ namespace ufp4::c::detail::inline UFP4_CODE {
 
 /// B of a product, canonical or prepacked.
 using right_operand = std::variant<any_quantized_view, any_prepacked_view>;
-inline right_operand right_of(const char* function, const ufp4_quantized* b) {
-  if (is_prepacked(b)) return view_of<any_prepacked_view>(function, "b", b);
-  return view_of(function, "b", b);
+inline right_operand right_of(const ufp4_quantized* b) {
+  if (is_prepacked(b)) return view_of<any_prepacked_view>("b", b);
+  return view_of("b", b);
 }
 
 /// The checked job of one product. Refers to the formats of both operands.
 template <class A>
-gemm_job job_of(const char* function, const A& a, const right_operand& b, const sink& c, const gemm_options& options) {
+gemm_job job_of(const A& a, const right_operand& b, const sink& c, const gemm_options& options) {
   const auto job = [&](const auto& right) {
     check_gemm(function, a, right, c, options);
     return gemm_job_of(a, right, c, options);
@@ -34,31 +34,31 @@ const cpu::detail::gemm_table& gemm_kernels() {
 }
 
 template <class A>
-void gemm(const char* function, const ufp4_context* context, const A& a, const ufp4_quantized* b, const ufp4_matrix* c,
+void gemm(const ufp4_context* context, const A& a, const ufp4_quantized* b, const ufp4_matrix* c,
           const ufp4_gemm_options* options) {
-  const context_of ctx(function, context);
-  const sink out = matrix_of(function, "c", c);
-  const right_operand right = right_of(function, b);
-  const gemm_job job = job_of(function, a, right, out, options_of(function, options, out.cols));
+  const context_of ctx(context);
+  const sink out = matrix_of("c", c);
+  const right_operand right = right_of(b);
+  const gemm_job job = job_of(a, right, out, options_of(options, out.cols));
   cpu::resolve(ctx);
   if (out.rows != 0 && out.cols != 0) cpu::detail::run_gemms(ctx, gemm_kernels(), {&job, 1});
 }
 
 /// A of ufp4_gemm_plain, transformed as B was.
-inline plain_side plain_of(const char* function, const ufp4_matrix* a, const ufp4_quantized* b) {
+inline plain_side plain_of(const ufp4_matrix* a, const ufp4_quantized* b) {
   plain_side side(matrix_view<const float>{});
-  side.x = source_of(matrix_of(function, "a", a));
-  side.transform = transform_of(function, &given(function, "b", b).transform);
+  side.x = source_of(matrix_of("a", a));
+  side.transform = transform_of(&given("b", b).transform);
   return side;
 }
 
-inline void gemm_grouped(const char* function, const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
+inline void gemm_grouped(const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
                          const ufp4_quantized* b, const ufp4_matrix* c, const ufp4_gemm_options* given_options) {
-  const context_of ctx(function, context);
+  const context_of ctx(context);
   if (count == 0) return;
-  given(function, "a", a), given(function, "b", b), given(function, "c", c);
-  const gemm_options options = options_of(function, given_options, 0);
-  expects(given_options == nullptr || given_options->bias == nullptr, function, ": options.bias must be NULL");
+  given("a", a), given("b", b), given("c", c);
+  const gemm_options options = options_of(given_options, 0);
+  expects(given_options == nullptr || given_options->bias == nullptr, "options.bias must be NULL");
   cpu::resolve(ctx);
   const buffer<gemm_job> jobs(count);
   std::vector<any_quantized_view> left;  // to whose formats the jobs refer
@@ -66,9 +66,9 @@ inline void gemm_grouped(const char* function, const ufp4_context* context, std:
   left.reserve(count), right.reserve(count);
   for (std::size_t e = 0; e < count; ++e) {
     const std::string product = concat(function, ", product ", e);
-    const char* const name = product.c_str();
-    left.push_back(view_of(name, "a", a + e)), right.push_back(right_of(name, b + e));
-    ::new (jobs.data() + e) gemm_job(job_of(name, left[e], right[e], matrix_of(name, "c", c + e), options));
+    const called as(product.c_str());
+    left.push_back(view_of("a", a + e)), right.push_back(right_of(b + e));
+    ::new (jobs.data() + e) gemm_job(job_of(left[e], right[e], matrix_of("c", c + e), options));
   }
   check_group(jobs);
   cpu::detail::run_gemms(ctx, gemm_kernels(), jobs);
@@ -77,41 +77,39 @@ inline void gemm_grouped(const char* function, const ufp4_context* context, std:
 extern "C" {
 
 std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to) {
-  return guarded(__func__, [&](const char* function) {
-    const context_of ctx(function, context);
-    const any_quantized_view from = view_of(function, "q", q);
-    ufp4_quantized& out = given(function, "to", to);
-    const format_spec format = format_of(function, &out.format);
-    expects(format == from.spec(), function, ": to.format is not the format of q");
-    check_same_matrix(function, from, out);
-    out.tensor_scale = prepack_into(ctx, from, storage_of(function, "to", out, UFP4_PREPACKED, format)).tensor_scale();
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    const any_quantized_view from = view_of("q", q);
+    ufp4_quantized& out = given("to", to);
+    const format_spec format = format_of(&out.format);
+    expects(format == from.spec(), "to.format is not the format of q");
+    check_same_matrix(from, out);
+    out.tensor_scale = prepack_into(ctx, from, storage_of("to", out, UFP4_PREPACKED, format)).tensor_scale();
   });
 }
 
 std::int32_t ufp4_gemm(const ufp4_context* context, const ufp4_quantized* a, const ufp4_quantized* b,
                        const ufp4_matrix* c, const ufp4_gemm_options* options) {
-  return guarded(__func__,
-                 [&](const char* function) { gemm(function, context, view_of(function, "a", a), b, c, options); });
+  return guarded(__func__, [&] { gemm(context, view_of("a", a), b, c, options); });
 }
 std::int32_t ufp4_gemm_plain(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
                              const ufp4_matrix* c, const ufp4_gemm_options* options) {
-  return guarded(__func__,
-                 [&](const char* function) { gemm(function, context, plain_of(function, a, b), b, c, options); });
+  return guarded(__func__, [&] { gemm(context, plain_of(a, b), b, c, options); });
 }
 std::int32_t ufp4_gemm_grouped(const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
                                const ufp4_quantized* b, const ufp4_matrix* c, const ufp4_gemm_options* options) {
-  return guarded(__func__, [&](const char* function) { gemm_grouped(function, context, count, a, b, c, options); });
+  return guarded(__func__, [&] { gemm_grouped(context, count, a, b, c, options); });
 }
 
 std::int32_t ufp4_explain_gemm(const ufp4_context* context, const ufp4_quantized* a, const ufp4_quantized* b,
                                const ufp4_matrix* c, const ufp4_gemm_options* options, char* text, std::size_t size) {
-  return guarded(__func__, [&](const char* function) {
-    const context_of ctx(function, context);
-    const sink out = matrix_of(function, "c", c);
-    const any_quantized_view left = view_of(function, "a", a);
-    const right_operand right = right_of(function, b);
-    const gemm_job job = job_of(function, left, right, out, options_of(function, options, out.cols));
-    copy_text(function, cpu::detail::explain_gemm(ctx, gemm_kernels(), job).text(), text, size);
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    const sink out = matrix_of("c", c);
+    const any_quantized_view left = view_of("a", a);
+    const right_operand right = right_of(b);
+    const gemm_job job = job_of(left, right, out, options_of(options, out.cols));
+    copy_text(cpu::detail::explain_gemm(ctx, gemm_kernels(), job).text(), text, size);
   });
 }
 }

@@ -6,8 +6,24 @@
 #include <cstring>
 #include <new>
 #include <ufp4/detail/expects.hpp>
+#include <utility>
 
 namespace ufp4::c::detail::inline UFP4_CODE {
+
+/// The function of the C interface that this thread is in, for messages.
+inline thread_local const char* function = "";
+/// While it lives, that function has another name.
+struct called {
+  const char* before;
+  explicit called(const char* name) : before(std::exchange(function, name)) {}
+  called(const called&) = delete;
+  ~called() { function = before; }
+};
+/// As ufp4::detail::expects; the message begins with the function.
+template <class... Words>
+[[gnu::always_inline]] inline void expects(bool condition, Words... words) {
+  ufp4::detail::expects(condition, ": ", words...);
+}
 
 /// The name of the operation at the head of a message of the form `operation: problem`; 0 characters if it has none.
 inline std::size_t operation_length(const char* message) {
@@ -31,29 +47,30 @@ struct kept_message {
 };
 inline thread_local kept_message last_failure;
 
-inline std::int32_t failed(std::int32_t status, const char* function, const char* message) {
+inline std::int32_t failed(std::int32_t status, const char* message) {
   last_failure.keep(function, message);
   return status;
 }
 
 /// Runs the body of a function of the C interface; what it throws becomes a status and a message.
 template <class Body>
-std::int32_t guarded(const char* function, const Body& body) noexcept {
+std::int32_t guarded(const char* name, const Body& body) noexcept {
+  const called as(name);
 #if defined(UFP4_NO_EXCEPTIONS)
-  body(function);
+  body();
   return UFP4_OK;
 #else
   try {
-    body(function);
+    body();
     return UFP4_OK;
   } catch (const std::invalid_argument& e) {
-    return failed(UFP4_INVALID_ARGUMENT, function, e.what());
+    return failed(UFP4_INVALID_ARGUMENT, e.what());
   } catch (const std::bad_alloc&) {
-    return failed(UFP4_OUT_OF_MEMORY, function, "out of memory");
+    return failed(UFP4_OUT_OF_MEMORY, "out of memory");
   } catch (const std::exception& e) {
-    return failed(UFP4_INTERNAL_ERROR, function, e.what());
+    return failed(UFP4_INTERNAL_ERROR, e.what());
   } catch (...) {
-    return failed(UFP4_INTERNAL_ERROR, function, "an exception that is no std::exception");
+    return failed(UFP4_INTERNAL_ERROR, "an exception that is no std::exception");
   }
 #endif
 }

@@ -9,27 +9,27 @@
 namespace ufp4::c::detail::inline UFP4_CODE {
 
 /// Both kinds of init: shape and sizes, without memory.
-inline void describe(const char* function, const ufp4_format* format, std::size_t rows, std::size_t cols,
-                     const ufp4_transform* transform, std::int32_t layout, ufp4_quantized* q) {
-  given(function, "q", q);
-  const format_spec f = format_of(function, format);
-  const transform_spec t = transform_of(function, transform);
+inline void describe(const ufp4_format* format, std::size_t rows, std::size_t cols, const ufp4_transform* transform,
+                     std::int32_t layout, ufp4_quantized* q) {
+  given("q", q);
+  const format_spec f = format_of(format);
+  const transform_spec t = transform_of(transform);
   const quantized_shape shape{f, 1, rows, cols, t};
   const quantized_size size = layout == UFP4_CANONICAL ? storage_of(function, shape) : prepacked_size(function, shape);
   *q = {*format, to_c(t), rows, cols, nullptr, nullptr, size.codes, size.scales, 1.0f, layout};
 }
 
-inline void transform_into(const char* function, const transform_spec& t, ufp4_transform* out) {
-  given(function, "transform", out);
+inline void transform_into(const transform_spec& t, ufp4_transform* out) {
+  given("transform", out);
   check_length(function, t);
   *out = to_c(t);
 }
 
-inline void hadamard(const char* function, bool inverse, const ufp4_context* context, const ufp4_matrix* x,
-                     const ufp4_transform* transform, const ufp4_matrix* out) {
-  const context_of ctx(function, context);
-  const transform_spec t = transform_of(function, &given(function, "transform", transform));
-  with_views(matrix_of(function, "x", x), matrix_of(function, "out", out), [&](const auto& from, const auto& to) {
+inline void hadamard(bool inverse, const ufp4_context* context, const ufp4_matrix* x, const ufp4_transform* transform,
+                     const ufp4_matrix* out) {
+  const context_of ctx(context);
+  const transform_spec t = transform_of(&given("transform", transform));
+  with_views(matrix_of("x", x), matrix_of("out", out), [&](const auto& from, const auto& to) {
     if (inverse)
       hadamard_inverse(ctx, from, to, t);
     else
@@ -37,62 +37,59 @@ inline void hadamard(const char* function, bool inverse, const ufp4_context* con
   });
 }
 
-inline void copy_text(const char* function, const std::string& from, char* text, std::size_t size) {
-  given(function, "text", text);
-  expects(size != 0, function, ": size is 0");
+inline void copy_text(const std::string& from, char* text, std::size_t size) {
+  given("text", text);
+  expects(size != 0, "size is 0");
   const std::size_t length = from.size() < size - 1 ? from.size() : size - 1;
   std::memcpy(text, from.data(), length);
   text[length] = 0;
 }
 
 /// The matrix x that is quantized into q.
-inline source input_of(const char* function, const ufp4_matrix* x, const ufp4_quantized& q) {
-  const source from = source_of(matrix_of(function, "x", x));
-  expects(from.rows == q.rows && from.cols == q.cols, function, ": shape mismatch: q is ", q.rows, " x ", q.cols,
-          ", x is ", from.rows, " x ", from.cols);
+inline source input_of(const ufp4_matrix* x, const ufp4_quantized& q) {
+  const source from = source_of(matrix_of("x", x));
+  expects(from.rows == q.rows && from.cols == q.cols, "shape mismatch: q is ", q.rows, " x ", q.cols, ", x is ",
+          from.rows, " x ", from.cols);
   return from;
 }
 
 /// Quantizes into q. Its format and transform are the call's.
-inline void quantize(const char* function, const cpu::context& ctx, const ufp4_matrix* x,
-                     const ufp4_quantize_options* options, ufp4_quantized& q) {
-  const source from = input_of(function, x, q);
-  const format_spec format = format_of(function, &q.format);
-  const quantized_storage memory = storage_of(function, "q", q, UFP4_CANONICAL, format);
-  with_options(function, options, &q.transform, [&](const auto& all) {
+inline void quantize(const cpu::context& ctx, const ufp4_matrix* x, const ufp4_quantize_options* options,
+                     ufp4_quantized& q) {
+  const source from = input_of(x, q);
+  const format_spec format = format_of(&q.format);
+  const quantized_storage memory = storage_of("q", q, UFP4_CANONICAL, format);
+  with_options(options, &q.transform, [&](const auto& all) {
     q.tensor_scale = quantize_into_memory<any_quantized_view>(ctx, format, from, memory, all).tensor_scale();
   });
 }
 
 /// Quantizes into q by MS-EDEN. Its transform is the call's.
-inline void quantize_ms_eden(const char* function, const cpu::context& ctx, const ufp4_matrix* x,
-                             const stochastic& random_bits, ufp4_quantized& q) {
-  const source from = input_of(function, x, q);
-  const format_spec format = format_of(function, &q.format);
-  expects(format == spec_of<nvfp4>, function, ": q.format must be that of ufp4_preset(\"nvfp4\")");
-  const transform_spec t = transform_of(function, &q.transform);
+inline void quantize_ms_eden(const cpu::context& ctx, const ufp4_matrix* x, const stochastic& random_bits,
+                             ufp4_quantized& q) {
+  const source from = input_of(x, q);
+  const format_spec format = format_of(&q.format);
+  expects(format == spec_of<nvfp4>, "q.format must be that of ufp4_preset(\"nvfp4\")");
+  const transform_spec t = transform_of(&q.transform);
   check_ms_eden(function, from, t);
-  const quantized_storage memory = storage_of(function, "q", q, UFP4_CANONICAL, format);
+  const quantized_storage memory = storage_of("q", q, UFP4_CANONICAL, format);
   check_memory(memory, from);
   q.tensor_scale = quantize_whole_ms_eden(ctx, from, t, random_bits, {memory.codes.data(), memory.scales.data()});
 }
 
 /// `to` is for a matrix with the rows, the columns and the transform of q.
-inline void check_same_matrix(const char* function, const any_quantized_view& q, const ufp4_quantized& to) {
-  expects(to.rows == q.rows() && to.cols == q.cols(), function, ": shape mismatch: to is ", to.rows, " x ", to.cols,
-          ", q is ", q.rows(), " x ", q.cols());
-  expects(same_map(transform_of(function, &to.transform), q.transform()), function,
-          ": to.transform is not the transform of q");
+inline void check_same_matrix(const any_quantized_view& q, const ufp4_quantized& to) {
+  expects(to.rows == q.rows() && to.cols == q.cols(), "shape mismatch: to is ", to.rows, " x ", to.cols, ", q is ",
+          q.rows(), " x ", q.cols());
+  expects(same_map(transform_of(&to.transform), q.transform()), "to.transform is not the transform of q");
 }
 
-inline void cast(const char* function, const cpu::context& ctx, const ufp4_quantized* q, ufp4_quantized& to,
-                 ufp4_cast_report* report) {
-  const any_quantized_view from = view_of(function, "q", q);
-  const format_spec format = format_of(function, &to.format);
-  check_same_matrix(function, from, to);
+inline void cast(const cpu::context& ctx, const ufp4_quantized* q, ufp4_quantized& to, ufp4_cast_report* report) {
+  const any_quantized_view from = view_of("q", q);
+  const format_spec format = format_of(&to.format);
+  check_same_matrix(from, to);
   cast_report counted;
-  to.tensor_scale =
-      cast_into(ctx, from, format, storage_of(function, "to", to, UFP4_CANONICAL, format), counted).tensor_scale();
+  to.tensor_scale = cast_into(ctx, from, format, storage_of("to", to, UFP4_CANONICAL, format), counted).tensor_scale();
   add_cast(report, counted);
 }
 
@@ -113,85 +110,78 @@ const char* ufp4_preset_name(std::size_t i) {
   return name;
 }
 std::int32_t ufp4_preset(const char* name, ufp4_format* format) {
-  return guarded(__func__, [&](const char* function) {
-    given(function, "name", name);
-    given(function, "format", format) = to_c(preset(name));
+  return guarded(__func__, [&] {
+    given("name", name);
+    given("format", format) = to_c(preset(name));
   });
 }
 
 std::int32_t ufp4_hadamard(std::uint32_t n, ufp4_transform* transform) {
-  return guarded(__func__, [&](const char* function) { transform_into(function, {.n = n}, transform); });
+  return guarded(__func__, [&] { transform_into({.n = n}, transform); });
 }
 std::int32_t ufp4_random_hadamard(std::uint32_t n, std::uint64_t seed, ufp4_transform* transform) {
-  return guarded(__func__, [&](const char* function) {
+  return guarded(__func__, [&] {
     check_length(function, {.n = n});
-    transform_into(function, transform_spec::random(n, seed), transform);
+    transform_into(transform_spec::random(n, seed), transform);
   });
 }
 
 std::int32_t ufp4_quantized_init(const ufp4_format* format, std::size_t rows, std::size_t cols,
                                  const ufp4_transform* transform, ufp4_quantized* q) {
-  return guarded(__func__,
-                 [&](const char* function) { describe(function, format, rows, cols, transform, UFP4_CANONICAL, q); });
+  return guarded(__func__, [&] { describe(format, rows, cols, transform, UFP4_CANONICAL, q); });
 }
 std::int32_t ufp4_prepacked_init(const ufp4_format* format, std::size_t rows, std::size_t cols,
                                  const ufp4_transform* transform, ufp4_quantized* q) {
-  return guarded(__func__,
-                 [&](const char* function) { describe(function, format, rows, cols, transform, UFP4_PREPACKED, q); });
+  return guarded(__func__, [&] { describe(format, rows, cols, transform, UFP4_PREPACKED, q); });
 }
 
 std::int32_t ufp4_amax(const ufp4_context* context, const ufp4_matrix* x, const ufp4_transform* transform,
                        float* amax) {
-  return guarded(__func__, [&](const char* function) {
-    given(function, "amax", amax);
-    const context_of ctx(function, context);
-    const transform_spec t = transform_of(function, transform);
-    with_view(matrix_of(function, "x", x), [&](const auto& view) { *amax = ufp4::amax(ctx, view, t).value; });
+  return guarded(__func__, [&] {
+    given("amax", amax);
+    const context_of ctx(context);
+    const transform_spec t = transform_of(transform);
+    with_view(matrix_of("x", x), [&](const auto& view) { *amax = ufp4::amax(ctx, view, t).value; });
   });
 }
 std::int32_t ufp4_quantize(const ufp4_context* context, const ufp4_matrix* x, const ufp4_quantize_options* options,
                            ufp4_quantized* q) {
-  return guarded(__func__, [&](const char* function) {
-    quantize(function, context_of(function, context), x, options, given(function, "q", q));
-  });
+  return guarded(__func__, [&] { quantize(context_of(context), x, options, given("q", q)); });
 }
 std::int32_t ufp4_quantize_ms_eden(const ufp4_context* context, const ufp4_matrix* x, std::uint64_t seed,
                                    std::uint64_t stream, ufp4_quantized* q) {
-  return guarded(__func__, [&](const char* function) {
-    quantize_ms_eden(function, context_of(function, context), x, {seed, stream}, given(function, "q", q));
-  });
+  return guarded(__func__, [&] { quantize_ms_eden(context_of(context), x, {seed, stream}, given("q", q)); });
 }
 std::int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quantized* q, const ufp4_matrix* out) {
-  return guarded(__func__, [&](const char* function) {
-    const context_of ctx(function, context);
-    with_view(matrix_of(function, "out", out), [&](const auto& view) {
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    with_view(matrix_of("out", out), [&](const auto& view) {
       if (is_prepacked(q))
-        dequantize(ctx, view_of<any_prepacked_view>(function, "q", q), view);
+        dequantize(ctx, view_of<any_prepacked_view>("q", q), view);
       else
-        dequantize(ctx, view_of(function, "q", q), view);
+        dequantize(ctx, view_of("q", q), view);
     });
   });
 }
 std::int32_t ufp4_fake_quantize(const ufp4_context* context, const ufp4_format* format, const ufp4_matrix* x,
                                 const ufp4_transform* transform, const ufp4_quantize_options* options,
                                 const ufp4_matrix* out) {
-  return guarded(__func__, [&](const char* function) {
-    const context_of ctx(function, context);
-    const source from = source_of(matrix_of(function, "x", x));
-    with_options(function, options, transform, [&](const auto& all) {
-      fake_quantize_to(ctx, from, format_of(function, format), matrix_of(function, "out", out), all);
-    });
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    const source from = source_of(matrix_of("x", x));
+    with_options(options, transform,
+                 [&](const auto& all) { fake_quantize_to(ctx, from, format_of(format), matrix_of("out", out), all); });
   });
 }
 std::int32_t ufp4_measure(const ufp4_context* context, const ufp4_format* format, const ufp4_matrix* x,
                           const ufp4_transform* transform, const ufp4_quantize_options* options, ufp4_report* report) {
-  return guarded(__func__, [&](const char* function) {
-    given(function, "report", report);
-    const context_of ctx(function, context);
-    const source from = source_of(matrix_of(function, "x", x));
-    const format_spec f = format_of(function, format);
+  return guarded(__func__, [&] {
+    given("report", report);
+    const context_of ctx(context);
+    const source from = source_of(matrix_of("x", x));
+    const format_spec f = format_of(format);
     analysis::detail::totals measured;
-    with_options(function, options, transform,
+    with_options(options, transform,
                  [&](const auto& all) { analysis::detail::add_piece(ctx, f, from, all, measured); });
     *report = to_c(measured.result(f));
   });
@@ -199,32 +189,30 @@ std::int32_t ufp4_measure(const ufp4_context* context, const ufp4_format* format
 
 std::int32_t ufp4_cast(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to,
                        ufp4_cast_report* report) {
-  return guarded(__func__, [&](const char* function) {
-    cast(function, context_of(function, context), q, given(function, "to", to), report);
-  });
+  return guarded(__func__, [&] { cast(context_of(context), q, given("to", to), report); });
 }
 
 std::int32_t ufp4_hadamard_forward(const ufp4_context* context, const ufp4_matrix* x, const ufp4_transform* transform,
                                    const ufp4_matrix* out) {
-  return guarded(__func__, [&](const char* function) { hadamard(function, false, context, x, transform, out); });
+  return guarded(__func__, [&] { hadamard(false, context, x, transform, out); });
 }
 std::int32_t ufp4_hadamard_inverse(const ufp4_context* context, const ufp4_matrix* x, const ufp4_transform* transform,
                                    const ufp4_matrix* out) {
-  return guarded(__func__, [&](const char* function) { hadamard(function, true, context, x, transform, out); });
+  return guarded(__func__, [&] { hadamard(true, context, x, transform, out); });
 }
 
 std::int32_t ufp4_explain_quantize(const ufp4_context* context, const ufp4_matrix* x,
                                    const ufp4_quantize_options* options, const ufp4_quantized* q, char* text,
                                    std::size_t size) {
-  return guarded(__func__, [&](const char* function) {
-    const context_of ctx(function, context);
-    const source from = source_of(matrix_of(function, "x", x));
-    const format_spec format = format_of(function, &given(function, "q", q).format);
-    with_options(function, options, &q->transform, [&](const auto& all) {
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    const source from = source_of(matrix_of("x", x));
+    const format_spec format = format_of(&given("q", q).format);
+    with_options(options, &q->transform, [&](const auto& all) {
       check_quantize(function, format, from, all);
       const auto coder = make_coder(format, all, 0.0f);
       const auto job = make_job(from, format, all);
-      copy_text(function, cpu::detail::explain_quantize<features::all>(ctx, job, coder).text(), text, size);
+      copy_text(cpu::detail::explain_quantize<features::all>(ctx, job, coder).text(), text, size);
     });
   });
 }
