@@ -6,9 +6,9 @@
 // so the name of UFP4_CODE is a key of everything that the compiled functions depend on: the instruction sets of the
 // translation unit and the macros of config.hpp (architecture decision 5; tests/cpu/odr).
 //
-// The key is computed once, when this header is read: g++ 14 and newer redefine macros such as __AVX512BF16__ inside a
-// target region, and all regions of a file must use one namespace. Do not include the first ufp4 header inside a target
-// region.
+// All regions of a file must use one namespace, but g++ 14 and newer redefine macros such as __AVX512BF16__ inside a
+// target region. So what the regions of the library change is read once, with this header. Do not include a ufp4 header
+// inside a target region.
 #pragma once
 
 #include <ufp4/config.hpp>
@@ -19,9 +19,6 @@
 #endif
 #ifdef UFP4_EXTERNAL_KERNELS
 #define UFP4_KEY_EXTERNAL_KERNELS 1
-#endif
-#ifdef __clang__
-#define UFP4_KEY_clang 1
 #endif
 
 #if defined(__aarch64__)
@@ -89,15 +86,6 @@
 #ifdef __POPCNT__
 #define UFP4_KEY_POPCNT 1
 #endif
-#ifdef __LZCNT__
-#define UFP4_KEY_LZCNT 1
-#endif
-#ifdef __BMI__
-#define UFP4_KEY_BMI 1
-#endif
-#ifdef __BMI2__
-#define UFP4_KEY_BMI2 1
-#endif
 #ifdef __AVX__
 #define UFP4_KEY_AVX 1
 #endif
@@ -109,18 +97,6 @@
 #endif
 #ifdef __F16C__
 #define UFP4_KEY_F16C 1
-#endif
-#ifdef __MOVBE__
-#define UFP4_KEY_MOVBE 1
-#endif
-#ifdef __FMA4__
-#define UFP4_KEY_FMA4 1
-#endif
-#ifdef __XOP__
-#define UFP4_KEY_XOP 1
-#endif
-#ifdef __TBM__
-#define UFP4_KEY_TBM 1
 #endif
 #ifdef __AVX512F__
 #define UFP4_KEY_AVX512F 1
@@ -134,65 +110,14 @@
 #ifdef __AVX512VL__
 #define UFP4_KEY_AVX512VL 1
 #endif
-#ifdef __AVX512CD__
-#define UFP4_KEY_AVX512CD 1
-#endif
-#ifdef __AVX512IFMA__
-#define UFP4_KEY_AVX512IFMA 1
-#endif
 #ifdef __AVX512VBMI__
 #define UFP4_KEY_AVX512VBMI 1
-#endif
-#ifdef __AVX512VBMI2__
-#define UFP4_KEY_AVX512VBMI2 1
 #endif
 #ifdef __AVX512VNNI__
 #define UFP4_KEY_AVX512VNNI 1
 #endif
-#ifdef __AVX512BITALG__
-#define UFP4_KEY_AVX512BITALG 1
-#endif
-#ifdef __AVX512VPOPCNTDQ__
-#define UFP4_KEY_AVX512VPOPCNTDQ 1
-#endif
 #ifdef __AVX512BF16__
 #define UFP4_KEY_AVX512BF16 1
-#endif
-#ifdef __AVX512FP16__
-#define UFP4_KEY_AVX512FP16 1
-#endif
-#ifdef __AVXVNNI__
-#define UFP4_KEY_AVXVNNI 1
-#endif
-#ifdef __AVXIFMA__
-#define UFP4_KEY_AVXIFMA 1
-#endif
-#ifdef __GFNI__
-#define UFP4_KEY_GFNI 1
-#endif
-#ifdef __AVXVNNIINT8__
-#define UFP4_KEY_AVXVNNIINT8 1
-#endif
-#ifdef __AVXVNNIINT16__
-#define UFP4_KEY_AVXVNNIINT16 1
-#endif
-#ifdef __AVXNECONVERT__
-#define UFP4_KEY_AVXNECONVERT 1
-#endif
-#ifdef __CMPCCXADD__
-#define UFP4_KEY_CMPCCXADD 1
-#endif
-#ifdef __AVX10_1__
-#define UFP4_KEY_AVX10_1 1
-#endif
-#ifdef __AVX10_2__
-#define UFP4_KEY_AVX10_2 1
-#endif
-#ifdef __APX_F__
-#define UFP4_KEY_APX_F 1
-#endif
-#ifdef __SSE4A__
-#define UFP4_KEY_SSE4A 1
 #endif
 #endif
 
@@ -203,7 +128,8 @@
 #define UFP4_BIT_PASTE(value) UFP4_BIT_PICK(UFP4_BIT_##value, 0, 0)
 #define UFP4_BIT(bit) UFP4_BIT_PASTE(bit)
 
-// UFP4_DIGIT(a, b, c, d) is the hexadecimal digit of the bits UFP4_KEY_a to UFP4_KEY_d.
+// UFP4_DIGIT(a, b, c, d) is the hexadecimal digit of the bits UFP4_KEY_a to UFP4_KEY_d; UFP4_FIXED_DIGIT that of the
+// macros __a__ to __d__, which no region of the library changes.
 #define UFP4_HEX_0000 0
 #define UFP4_HEX_0001 1
 #define UFP4_HEX_0010 2
@@ -224,9 +150,11 @@
 #define UFP4_DIGIT_OF(a, b, c, d) UFP4_DIGIT_PASTE(a, b, c, d)
 #define UFP4_DIGIT(a, b, c, d) \
   UFP4_DIGIT_OF(UFP4_BIT(UFP4_KEY_##a), UFP4_BIT(UFP4_KEY_##b), UFP4_BIT(UFP4_KEY_##c), UFP4_BIT(UFP4_KEY_##d))
+#define UFP4_FIXED_DIGIT(a, b, c, d) \
+  UFP4_DIGIT_OF(UFP4_BIT(__##a##__), UFP4_BIT(__##b##__), UFP4_BIT(__##c##__), UFP4_BIT(__##d##__))
 
-#define UFP4_SETTINGS                                                                                            \
-  UFP4_DIGIT_OF(UFP4_BIT(UFP4_KEY_NO_EXCEPTIONS), UFP4_BIT(UFP4_KEY_EXTERNAL_KERNELS), UFP4_BIT(UFP4_KEY_clang), \
+#define UFP4_SETTINGS                                                                                       \
+  UFP4_DIGIT_OF(UFP4_BIT(UFP4_KEY_NO_EXCEPTIONS), UFP4_BIT(UFP4_KEY_EXTERNAL_KERNELS), UFP4_BIT(__clang__), \
                 UFP4_HAS_ISA(amx))
 #if defined(__aarch64__)
 #define UFP4_KERNEL_ISAS \
@@ -237,13 +165,14 @@
 #else
 #define UFP4_KERNEL_ISAS \
   UFP4_DIGIT_OF(UFP4_HAS_ISA(avx2), UFP4_HAS_ISA(avx_vnni), UFP4_HAS_ISA(avx512), UFP4_HAS_ISA(avx512_bf16))
-#define UFP4_ISA_DIGITS                                                                                               \
-  UFP4_DIGIT(SSE3, SSSE3, SSE4_1, SSE4_2), UFP4_DIGIT(POPCNT, LZCNT, BMI, BMI2), UFP4_DIGIT(AVX, AVX2, FMA, F16C),    \
-      UFP4_DIGIT(MOVBE, FMA4, XOP, TBM), UFP4_DIGIT(AVX512F, AVX512BW, AVX512DQ, AVX512VL),                           \
-      UFP4_DIGIT(AVX512CD, AVX512IFMA, AVX512VBMI, AVX512VBMI2),                                                      \
-      UFP4_DIGIT(AVX512VNNI, AVX512BITALG, AVX512VPOPCNTDQ, AVX512BF16),                                              \
-      UFP4_DIGIT(AVX512FP16, AVXVNNI, AVXIFMA, GFNI), UFP4_DIGIT(AVXVNNIINT8, AVXVNNIINT16, AVXNECONVERT, CMPCCXADD), \
-      UFP4_DIGIT(AVX10_1, AVX10_2, APX_F, SSE4A)
+#define UFP4_ISA_DIGITS                                                                                        \
+  UFP4_DIGIT(SSE3, SSSE3, SSE4_1, SSE4_2), UFP4_DIGIT(POPCNT, AVX, AVX2, FMA),                                 \
+      UFP4_DIGIT(F16C, AVX512F, AVX512BW, AVX512DQ), UFP4_DIGIT(AVX512VL, AVX512VBMI, AVX512VNNI, AVX512BF16), \
+      UFP4_FIXED_DIGIT(BMI, BMI2, LZCNT, MOVBE), UFP4_FIXED_DIGIT(FMA4, XOP, TBM, SSE4A),                      \
+      UFP4_FIXED_DIGIT(AVX512CD, AVX512IFMA, AVX512VBMI2, AVX512BITALG),                                       \
+      UFP4_FIXED_DIGIT(AVX512VPOPCNTDQ, AVX512FP16, AVXVNNI, AVXIFMA),                                         \
+      UFP4_FIXED_DIGIT(GFNI, AVXVNNIINT8, AVXVNNIINT16, AVXNECONVERT),                                         \
+      UFP4_FIXED_DIGIT(CMPCCXADD, AVX10_1, AVX10_2, APX_F)
 #endif
 #define UFP4_CODE_PASTE(s, i, a, b, c, d, e, f, g, h, j, k) v0_1_##a##b##c##d##e##f##g##h##j##k##_##i##s
 #define UFP4_CODE_OF(...) UFP4_CODE_PASTE(__VA_ARGS__)
