@@ -78,8 +78,6 @@ struct code_maps {
     }
   }
 };
-
-/// One call of cast.
 struct cast_job {
   quantized_source from;
   format_spec to;
@@ -119,8 +117,6 @@ inline cast_column column_of(const cast_job& job, std::size_t strip, std::size_t
   const float effective = rounded(decode_block(f, bits) * job.outer(strip, col));
   return {grid_number(f, bits), effective * exp2i(exponent_of(f, bits, static_cast<int>(col % job.source_length())))};
 }
-
-/// What an outer scale of the result covers.
 struct cast_scope {
   std::size_t first_strip, last_strip, first_col, last_col;
 };
@@ -270,8 +266,6 @@ inline void quantize_columns(const cpu::context& ctx, const cast_job& job, std::
   for (std::size_t b = 0; b < blocks; ++b)
     s.blocks.data()[first / job.length() + b] = load_bits(scales.data(), bytes, b);
 }
-
-/// The code of an element of the result.
 inline std::uint8_t cast_code(const cast_job& job, const cast_block& b, const cast_strip& s, std::size_t strip,
                               std::size_t r, std::size_t k) {
   const grid4& to = nth_grid(job.to, b.grid);
@@ -295,8 +289,6 @@ inline std::uint64_t count_cast_error(float x, float q, bool is_nan, cast_report
   }
   return lost != 0 ? 1 : 0;
 }
-
-/// Writes the block at `col` of a strip, and counts its errors.
 inline void write_block(const cast_job& job, std::size_t strip, std::size_t col, const cast_block& b, float outer,
                         const cast_strip& s, cast_report& report) {
   const std::size_t block = col / job.length();

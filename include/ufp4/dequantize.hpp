@@ -9,8 +9,6 @@
 #include <ufp4/quantize.hpp>
 
 namespace ufp4::detail::inline UFP4_CODE {
-
-/// What dequantize decodes.
 template <class Q>
 concept decodable = quantized_like<Q> || prepacked_like<Q> || std::is_same_v<Q, zero_point_matrix>;
 

@@ -30,13 +30,10 @@ inline void prepack_to(const cpu::context& ctx, const quantized_source& from, co
   cpu::detail::parallel_rows(ctx, panels, from.padded_cols * height,
                              [&](std::size_t first, std::size_t last) { prepack_panels(from, to, first, last); });
 }
-/// The same into a prepacked matrix, with the tensor scale.
 inline void prepack_to(const cpu::context& ctx, const any_quantized_view& q, quantized_memory& out) {
   out.set_tensor_scale(q.tensor_scale());
   prepack_to(ctx, quantized_source_of(q), {out.codes().data(), out.scale_bytes().data()});
 }
-
-/// What an operand needs.
 template <class Q>
 constexpr features features_of_operand() {
   if constexpr (request_operand<Q> || quantized_like<Q> || prepacked_like<Q>)

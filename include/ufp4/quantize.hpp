@@ -119,8 +119,6 @@ float global_amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& j
   if (!job.format.has_tensor_scale()) return 0.0f;
   return options.has_amax ? options.global_amax : amax_of<needs>(ctx, job);
 }
-
-/// Whether every kernel supports the coder.
 template <class Coder>
 inline constexpr bool is_kernel_coder = std::is_same_v<Coder, kernel_coder>;
 
@@ -146,8 +144,6 @@ bool quantizes_chunks(const cpu::detail::quantize_job& job) {
   if constexpr (!is_kernel_coder<Coder>) return false;
   return !has(needs, whole_strips) || !has(parts_of(job.format), whole_strips);
 }
-
-/// The same for fake_quantize.
 template <features needs, class Coder>
 void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::quantize_job& job,
                         const Coder& coder, bool undo_transform, const sink& out, quantize_report* report) {
@@ -172,8 +168,6 @@ float quantize_to(const cpu::context& ctx, const source& x, const format_spec& f
   quantize_with<O::needs>(ctx, tier, job, coder, out, options.report);
   return coder.tensor.decode;
 }
-
-/// The same into a matrix of that format, with the tensor scale.
 template <class Preset = void, class O>
 void quantize_to(const cpu::context& ctx, const source& x, const O& options, quantized_memory& out) {
   out.set_tensor_scale(

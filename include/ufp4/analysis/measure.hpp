@@ -50,8 +50,6 @@ namespace ufp4::analysis::detail::inline UFP4_CODE {
 
 using namespace ufp4::detail;
 using namespace cpu::detail;
-
-/// The sums over one strip of rows.
 struct sums {
   double xx = 0, xq = 0, ee = 0;
   std::uint64_t elements = 0;
@@ -113,8 +111,6 @@ inline void count_codes(const std::uint8_t* packed, std::size_t count, std::arra
   if (count % 2 != 0) ++seen[0][packed[count / 2] & 15u];
   for (std::size_t c = 0; c < 16; ++c) histogram[c] += std::uint64_t{seen[0][c]} + seen[1][c] + seen[2][c] + seen[3][c];
 }
-
-/// A chunk with the values after the transform.
 struct measured_chunk : quantized_chunk {
   alignas(64) float x[most];
 
@@ -176,8 +172,6 @@ inline double utilization(const grid4& grid, const std::array<std::uint64_t, 16>
   }
   return total == 0 ? 0 : __builtin_exp2(entropy) / grid.levels;
 }
-
-/// The sums over all pieces of a measurement.
 struct totals {
   sums all;
   quantize_report seen;

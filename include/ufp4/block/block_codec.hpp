@@ -195,8 +195,6 @@ struct block_coder {
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
-
-/// What a coder has code for.
 template <class Coder>
 inline constexpr features features_of_coder = features::all;
 template <class Rounding, class Rule, features needs, class Format>

@@ -222,12 +222,12 @@ constexpr bool is_power(int x, int least, int most) { return x >= least && x <= 
   if (!(holds)) return text;
 #define UFP4_ASSERTION(holds, text) static_assert(holds, text);
 
-/// The reason why the rows and columns of a block are not supported, or nullptr.
+// The functions *_mismatch return the reason why a part of a format is not supported, or nullptr.
+
 constexpr const char* block_mismatch(const block_shape& block) {
   UFP4_BLOCK_RULES(UFP4_REASON, block)
   return nullptr;
 }
-/// The reason why the groups of a block do not suit it, or nullptr.
 constexpr const char* group_mismatch(const block_shape& b, scale_kind scale, int more_grids) {
   const int wide = b.group[0], narrow = b.group[1];
   if (wide == 0 && narrow == 0) return nullptr;
@@ -238,8 +238,6 @@ constexpr const char* group_mismatch(const block_shape& b, scale_kind scale, int
     return "one-bit exponents need a scale of 8 bits, and there are at most 24 in a block";
   return nullptr;
 }
-
-/// The reason why the segments of outer scales do not suit a block, or nullptr.
 constexpr const char* segment_mismatch(const outer_scale& outer, const block_shape& block) {
   if (outer.span != outer_span::segment)
     return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
@@ -247,8 +245,6 @@ constexpr const char* segment_mismatch(const outer_scale& outer, const block_sha
              ? nullptr
              : "outer.segment must be a positive multiple of the block length";
 }
-
-/// The reason why the outer scales do not suit a format, or nullptr.
 constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale, const block_shape& block) {
   if (outer.span > outer_span::segment) return "the span of the outer scales is no outer_span";
   if (outer.span == outer_span::none && outer.type != scale_kind::f32)
@@ -294,8 +290,6 @@ UFP4_HD constexpr int exponent_of(const format_spec& f, std::uint32_t bits, int 
   for (int level = 0; level < exponent_levels(f.block); ++level) sum += bits >> exponent_bit(f.block, level, k) & 1u;
   return static_cast<int>(sum);
 }
-
-/// The reason why the further grids do not suit a format, or nullptr.
 constexpr const char* choice_mismatch(const format_spec& f) {
   const int count = f.choice.count;
   if (count == 0) return nullptr;

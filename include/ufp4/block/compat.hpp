@@ -170,8 +170,6 @@ struct torchao_nvfp4_coder : coder_base<torchao_nvfp4_coder> {
     return bits;
   }
 };
-
-/// In which order the errors of 16 elements are summed.
 enum class error_order : std::uint8_t {
   by_index,        ///< e0 + e1 + ... + e15, from the left
   halves_by_index  ///< (e0 + e8) + (e1 + e9) + ... + (e7 + e15)

@@ -64,8 +64,6 @@ UFP4_HD constexpr features only_if(bool condition, features f) { return conditio
 inline constexpr features grid_features = features::uniform_grid | features::two_bit_grid | features::other_grid;
 inline constexpr features scale_features = features::f32_scale | features::bf16_scale | features::e4m3_scale |
                                            features::ue5m3_scale | features::e8m0_scale | features::e6m2_scale;
-inline constexpr features block_features =
-    features::short_block | features::block_16 | features::block_32 | features::long_block;
 inline constexpr features element_features = features::byte_element | features::byte_float;
 inline constexpr features policy_features =
     features::transform | features::random_bits | features::other_rounding | features::search;
@@ -104,7 +102,6 @@ UFP4_HD constexpr features parts_of(const format_spec& f) {
 UFP4_HD constexpr bool needs_portable(const format_spec& f) {
   return has(parts_of(f), features::further_parts | features::byte_float);
 }
-/// Those of a format.
 constexpr features features_of(const format_spec& f) {
   const bool several = f.choice.count != 0 || f.block.group.wide != 0;
   const features all = parts_of(f) | features_of(f.scale) |
@@ -118,8 +115,6 @@ constexpr features features_of(const format_spec& f) {
 }
 
 // ---- What `needs` tells of a call's data; read from the data only where it does not tell.
-
-/// The type of the block scales.
 template <features needs>
 UFP4_HD constexpr scale_kind scale_in(const format_spec& f) {
   constexpr features scales = needs & scale_features;

@@ -154,17 +154,14 @@ UFP4_HD constexpr float value_of(const format_spec& f, std::uint8_t code) {
   return f.grid.value[code];
 }
 UFP4_HD constexpr float value_of(const grid4& grid, std::uint8_t code) { return grid.value[code]; }
-/// The code of +0.
 UFP4_HD constexpr std::uint8_t zero_code(const format_spec& f) {
   return f.is_wide() ? std::uint8_t{0} : f.grid.code[f.grid.zero];
 }
-/// The same of one of several grids.
 UFP4_HD constexpr std::uint8_t zero_code(const grid4& grid) { return grid.code[grid.zero]; }
 /// The value of a code in a block with these stored bits, without scales and one-bit exponents.
 UFP4_HD constexpr float element_value(const format_spec& f, std::uint32_t bits, std::uint8_t code) {
   return f.choice.count == 0 ? value_of(f, code) : nth_grid(f, grid_number(f, bits)).value[code];
 }
-/// The largest magnitude that rounding gives.
 UFP4_HD constexpr float qmax_in(const format_spec& f) { return f.grid.qmax; }
 UFP4_HD constexpr float qmax_in(const grid4& grid) { return grid.qmax; }
 /// The code of t, which is not a NaN.
@@ -214,8 +211,6 @@ UFP4_HD constexpr bool is_scale_of_amax(rule_kind kind) {
 
 template <class P>
 concept search_policy = std::same_as<P, mse_search> || std::same_as<P, mae_search>;
-
-/// Makes a rule search as mse_search or mae_search does.
 constexpr void join_search(scale_rule_spec& rule, const scale_rule_spec& search) {
   rule.searches = true;
   rule.error = search.error;
@@ -251,8 +246,6 @@ UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, c
   }
   return {decode, S * (1.0f / qmax_of(f, 0)), S};
 }
-
-/// block_scale::divides of every block of a format.
 UFP4_HD constexpr bool scale_divides(const format_spec& f) { return f.scale != scale_kind::e8m0 && !f.two_level(); }
 
 UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor_constants& tensor,

@@ -57,8 +57,6 @@ inline bool flag(const char* member, std::int32_t value) {
   expects(value == 0 || value == 1, member, " must be 0 or 1, got ", value);
   return value == 1;
 }
-
-/// One side of a search_window.
 inline std::uint8_t steps(const char* member, std::int32_t value) {
   expects(value >= -1 && value <= 254, member, " must be -1 to 254, got ", value);
   return value < 0 ? search_window::by_format : static_cast<std::uint8_t>(value);
@@ -184,8 +182,6 @@ inline void check_alignment(const char* argument, const void* address, std::size
   std::snprintf(digits, sizeof digits, "%p", address);
   expects(false, argument, " must be aligned to ", width, " bytes, got ", digits);
 }
-
-/// A matrix of the interface with checked members.
 inline sink matrix_of(const char* argument, const ufp4_matrix* matrix) {
   const ufp4_matrix& m = given(argument, matrix);
   const std::string member = std::string(argument) + ".dtype";
@@ -208,8 +204,6 @@ void with_view(const sink& m, const Body& body) {
     case dtype::fp16: return as(static_cast<fp16*>(nullptr));
   }
 }
-
-/// The same of two matrices.
 template <class Body>
 void with_views(const sink& x, const sink& y, const Body& body) {
   with_view(x, [&](const auto& first) { with_view(y, [&](const auto& second) { body(first, second); }); });

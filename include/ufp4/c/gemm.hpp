@@ -9,8 +9,6 @@
 #include <vector>
 
 namespace ufp4::c::detail::inline UFP4_CODE {
-
-/// B of a product, canonical or prepacked.
 using right_operand = std::variant<any_quantized_view, any_prepacked_view>;
 inline right_operand right_of(const ufp4_quantized* b) {
   if (is_prepacked(b)) return view_of<any_prepacked_view>("b", b);

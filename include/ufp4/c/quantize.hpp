@@ -44,8 +44,6 @@ inline void copy_text(const std::string& from, char* text, std::size_t size) {
   std::memcpy(text, from.data(), length);
   text[length] = 0;
 }
-
-/// The matrix x that is quantized into q.
 inline source input_of(const ufp4_matrix* x, const ufp4_quantized& q) {
   const source from = source_of(matrix_of("x", x));
   expects(from.rows == q.rows && from.cols == q.cols, "shape mismatch: q is ", q.rows, " x ", q.cols, ", x is ",

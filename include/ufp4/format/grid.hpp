@@ -53,8 +53,6 @@ constexpr bool products_are_exact(const float (&value)[16]) {
   for (const float v : value) exact = exact && magnitude(v) <= 181.0f * unit;
   return exact;
 }
-
-/// Sets the members that depend on it.
 constexpr void set_integers(grid4& g) {
   g.exact_products = products_are_exact(g.value);
   if (!g.exact_products) return;

@@ -57,7 +57,6 @@ using small_float = coded<Derived, Bits, static_cast<Bits>(-1), std::partial_ord
 
 template <class T, class Bits, Bits mask, class Ordering>
 void derived_from_coded(const coded<T, Bits, mask, Ordering>&);
-/// A number type of this library.
 template <class T>
 concept number = requires(const T& x) { derived_from_coded<T>(x); };
 
@@ -68,7 +67,6 @@ float promoted(T);
 template <class T>
   requires std::is_arithmetic_v<T>
 T promoted(T);
-/// The type of a + b.
 template <class A, class B>
 using sum_of = decltype(promoted(A{}) + promoted(B{}));
 

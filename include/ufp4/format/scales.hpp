@@ -167,7 +167,6 @@ UFP4_HD constexpr float decode_scale(scale_kind kind, std::uint32_t bits) {
   return 0;
 }
 UFP4_HD constexpr std::uint32_t nan_scale(scale_kind kind) { return encode_scale(kind, quiet_nan); }
-/// A scale of type S from bits in a uint32_t.
 template <scale_format S>
 UFP4_HD constexpr S scale_as(std::uint32_t bits) {
   if constexpr (scale_traits<S>::kind == scale_kind::f32)

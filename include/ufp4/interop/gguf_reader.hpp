@@ -37,15 +37,9 @@ inline constexpr ggml_type ggml_types[] = {
     {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},   {40, "NVFP4", 64, 36},    {41, "Q1_0", 128, 18}};
 
 /// The type with that number or name, or nullptr.
-constexpr const ggml_type* find_ggml_type(std::uint32_t id) {
-  for (const ggml_type& t : ggml_types)
-    if (t.id == id) return &t;
-  return nullptr;
-}
+constexpr const ggml_type* find_ggml_type(std::uint32_t id) { return find_entry(ggml_types, &ggml_type::id, id); }
 constexpr const ggml_type* find_ggml_type(std::string_view name) {
-  for (const ggml_type& t : ggml_types)
-    if (t.name == name) return &t;
-  return nullptr;
+  return find_entry(ggml_types, &ggml_type::name, name);
 }
 
 /// The header of a file from front to back, read in pieces of 64 KiB. file_error where the file ends.

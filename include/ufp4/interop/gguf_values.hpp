@@ -76,9 +76,7 @@ inline constexpr ggml_decoder ggml_decoders[] = {
 
 /// The decoder of a type, or nullptr.
 constexpr const ggml_decoder* find_ggml_decoder(std::string_view type) {
-  for (const ggml_decoder& d : ggml_decoders)
-    if (d.type == type) return &d;
-  return nullptr;
+  return find_entry(ggml_decoders, &ggml_decoder::type, type);
 }
 
 /// Rows first .. first + out.rows() - 1 of a tensor of one of these types, rounded to out's type. Its columns are the

@@ -68,24 +68,16 @@ class json_cursor {
   /// Calls `member(name)` at each value of an object; the callee must consume that value.
   template <class Member>
   bool object(Member member) {
-    if (!take('{')) return false;
-    if (take('}')) return true;
-    do {
+    return list('{', '}', [&] {
       std::string name;
-      if (!string(name) || !take(':') || !member(name)) return false;
-    } while (take(','));
-    return take('}');
+      return string(name) && take(':') && member(name);
+    });
   }
 
   /// Calls `element()` at each value of an array; the callee must consume that value.
   template <class Element>
   bool array(Element element) {
-    if (!take('[')) return false;
-    if (take(']')) return true;
-    do {
-      if (!element()) return false;
-    } while (take(','));
-    return take(']');
+    return list('[', ']', element);
   }
 
   /// That word; moves behind it.
@@ -127,6 +119,16 @@ class json_cursor {
     const char c = rest_.front();
     rest_.remove_prefix(1);
     return c;
+  }
+
+  template <class Element>
+  bool list(char open, char close, const Element& element) {
+    if (!take(open)) return false;
+    if (take(close)) return true;
+    do {
+      if (!element()) return false;
+    } while (take(','));
+    return take(close);
   }
 
   bool hex4(std::uint32_t& out) {

@@ -16,8 +16,8 @@ namespace ufp4::interop::inline UFP4_CODE {
 
 /// A type of elements and NumPy's name of it.
 struct npy_type {
-  number_type type;   ///< of the elements
-  const char* descr;  ///< as NumPy writes it
+  number_type type;        ///< of the elements
+  std::string_view descr;  ///< as NumPy writes it
 };
 /// The types that are read; of two names for one the first is written.
 inline constexpr npy_type npy_types[] = {{number_type::f32, "<f4"},  {number_type::f16, "<f2"},
@@ -101,8 +101,7 @@ class npy_reader : public tensor_file {
   }
 
   number_type type_of(const std::string& descr) const {
-    for (const npy_type& known : npy_types)
-      if (descr == known.descr) return known.type;
+    if (const auto* const known = find_entry(npy_types, &npy_type::descr, descr)) return known->type;
     const std::string shown = "'" + printable(descr) + "'";
     if (descr.starts_with('>'))
       fail("is big-endian (", shown, "); save it in little-endian order, as '", descr == ">f2" ? "<f2" : "<f4", "'");
@@ -131,8 +130,8 @@ class npy_reader : public tensor_file {
 
 /// Writes one array in C order. std::invalid_argument for other types than those above.
 inline void write_npy(const std::string& path, const tensor_source& array) {
-  const auto* const known = std::ranges::find(npy_types, array.type, &npy_type::type);
-  expects(known != std::end(npy_types), "write_npy: unsupported type: the array is not of float32, float16, ",
+  const auto* const known = find_entry(npy_types, &npy_type::type, array.type);
+  expects(known != nullptr, "write_npy: unsupported type: the array is not of float32, float16, ",
           "bfloat16, uint8 or int8");
   expects(byte_count(array.type, array.shape).has_value(), "write_npy: array too large: ", shape_text(array.shape),
           " values are more bytes than 64 bits can count");
@@ -141,7 +140,7 @@ inline void write_npy(const std::string& path, const tensor_source& array) {
     shape += std::to_string(extent) + (array.shape.size() == 1 ? "," : ", ");
   if (array.shape.size() > 1) shape.resize(shape.size() - 2);
   std::string text =
-      std::string("{'descr': '") + known->descr + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+      "{'descr': '" + std::string(known->descr) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
   while ((10 + text.size() + 1) % 64 != 0) text += ' ';  // NumPy aligns the data to 64 bytes
   text += '\n';
   expects(text.size() < 65536, "write_npy: too many dimensions for a header: ", array.shape.size());

@@ -11,6 +11,13 @@
 
 namespace ufp4::interop::inline UFP4_CODE {
 
+/// The first entry of a list whose member is `key`, or nullptr.
+template <class List, class Member, class Key>
+constexpr auto* find_entry(const List& list, Member member, const Key& key) {
+  const auto* const found = std::ranges::find(list, key, member);
+  return found == std::end(list) ? nullptr : found;
+}
+
 /// Length of the well-formed UTF-8 sequence at the start of `text`; 0 if there is none.
 inline std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };

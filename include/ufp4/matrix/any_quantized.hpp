@@ -98,8 +98,6 @@ class buffer {
   T* data_ = nullptr;
   std::size_t size_ = 0;
 };
-
-/// Format, shape, transform and tensor scale of a quantized matrix.
 struct quantized_shape {
   format_spec format{};
   float tensor_scale = 1;
@@ -108,8 +106,6 @@ struct quantized_shape {
 
   constexpr std::size_t padded_cols() const { return padded_length(cols, format.block, transform); }
 };
-
-/// Makes a View of spans that were checked.
 struct view_of_checked {
   template <class View>
   UFP4_HOST_MEMBER static View make(const quantized_shape& shape, std::span<const std::uint8_t> codes,
@@ -221,8 +217,6 @@ inline void store_codes(const format_spec& f, const std::uint8_t* codes, std::si
   else
     pack_codes(codes, count, out);
 }
-
-/// The sizes of a caller's spans against the shape.
 template <bool valid_format = false>
 void check_spans(const char* what, const format_spec& f, std::size_t rows, std::size_t cols, const transform_spec& t,
                  std::span<const std::uint8_t> codes, std::span<const std::byte> scales) {
@@ -264,8 +258,6 @@ inline void store_bits(void* scales, int bytes, std::size_t i, std::uint32_t bit
     default: static_cast<std::uint8_t*>(scales)[i] = static_cast<std::uint8_t>(bits);
   }
 }
-
-/// The bits of scale i of an array of scales.
 inline std::uint32_t load_scale(const void* scales, scale_kind kind, std::size_t i) {
   return load_bits(scales, scale_bytes(kind), i);
 }

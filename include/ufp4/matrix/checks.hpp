@@ -41,8 +41,6 @@ auto scales_in(const Q& q) {
   else
     return q.scales();
 }
-
-/// The caller's span and matrix must not share bytes.
 template <class S, matrix_scalar T>
 void check_apart(const char* operation, const char* span_name, std::span<S> span, const char* view_name,
                  const matrix_view<T>& x) {
@@ -58,8 +56,6 @@ inline void check_memory_apart(const char* operation, const any_quantized_view& 
   }
   expects(!codes.overlaps(scales), operation, ": codes overlaps scales");
 }
-
-/// A preset has its own rounding and scale rule; another one in the call is an error.
 template <quantizer_target F, class O>
 void check_preset(const char* operation, const O& options) {
   if constexpr (compat::preset<F>) {
@@ -108,8 +104,6 @@ void check_transform(const char* operation, const transform_spec& t, bool invers
   expects(same_elements(from, to) || !share_bytes(from, to), operation,
           ": out overlaps x without being the same matrix");
 }
-
-/// The output of a quantized matrix, decoded.
 template <class Q, matrix_scalar T>
 void check_decoded(const char* operation, const Q& q, const matrix_view<T>& out) {
   expects(out.rows() == q.rows() && out.cols() == q.cols(), operation, ": shape mismatch: out is ", out.rows(), " x ",
@@ -132,7 +126,6 @@ const format_spec& format_in(const Q& q) {
   else
     return q.spec();
 }
-/// A quantized matrix as kernels read it.
 template <class Q>
 quantized_source quantized_source_of(const Q& q) {
   return {q.codes().data(), q.scale_bytes().data(), format_in(q),     q.rows(),

@@ -60,7 +60,6 @@ struct prepacked_layout {
   UFP4_MEMBER static constexpr std::size_t panels(std::size_t rows) { return (rows + panel_rows - 1) / panel_rows; }
   UFP4_MEMBER static constexpr std::size_t filled_rows(std::size_t rows) { return panels(rows) * panel_rows; }
   UFP4_MEMBER static constexpr std::size_t filled_cols(std::size_t k) { return (k + word_k - 1) / word_k * word_k; }
-  /// Bytes of codes of k columns of a panel.
   UFP4_MEMBER static constexpr std::size_t panel_bytes(std::size_t k) { return filled_cols(k) / word_k * group_bytes; }
 
   /// The byte with the codes of columns k and k + 1 of a row, k even; k in the low four bits.
@@ -71,11 +70,9 @@ struct prepacked_layout {
   UFP4_MEMBER constexpr std::uint8_t code(const std::uint8_t* codes, std::size_t row, std::size_t k) const {
     return static_cast<std::uint8_t>(codes[code_index(row, k / 2 * 2)] >> k % 2 * 4 & 15);
   }
-  /// The scale of block b of a row.
   UFP4_MEMBER constexpr std::size_t scale_index(std::size_t row, std::size_t b) const {
     return (row / panel_rows * blocks + b) * panel_rows + row % panel_rows;
   }
-  /// Of a matrix with so many rows.
   UFP4_MEMBER constexpr std::size_t code_bytes(std::size_t rows) const {
     return panels(rows) * panel_bytes(padded_cols);
   }
@@ -85,14 +82,11 @@ struct prepacked_layout {
     const std::size_t bytes = scale_count(rows) * strip.block_bytes;
     return (bytes + strip.outer_bytes - 1) / strip.outer_bytes * strip.outer_bytes;
   }
-  /// The bytes of all its scales.
   UFP4_MEMBER constexpr std::size_t scale_bytes(std::size_t rows, const scale_strip& strip) const {
     if (strip.outers == 0) return scale_count(rows) * strip.block_bytes;
     return outer_at(rows, strip) + rows * strip.outers * strip.outer_bytes;
   }
 };
-
-/// The format of a default job.
 inline constexpr format_spec no_format{};
 
 /// A matrix to be quantized. A strip has as many rows as a block; a run is the longer of block and transform.
@@ -133,7 +127,6 @@ struct quantized_source {
   UFP4_HOST_MEMBER std::size_t blocks() const { return divided(padded_cols, format.block.cols); }
   UFP4_HOST_MEMBER scale_strip strip() const { return scale_strip_of(format, padded_cols); }
   UFP4_HOST_MEMBER prepacked_layout layout() const { return {padded_cols, blocks()}; }  ///< where interleaved
-  /// Where the scale of block b of a row is.
   UFP4_HOST_MEMBER std::size_t scale_index(std::size_t row, std::size_t b) const {
     if (interleaved) return layout().scale_index(row, b);
     const std::size_t pitch = format.has_outer_array() ? strip().bytes() / strip().block_bytes : blocks();
@@ -161,8 +154,6 @@ struct quantized_source {
     return x >> __builtin_ctz(static_cast<unsigned>(side));
   }
 };
-
-/// Codes and scales of a matrix, to write.
 struct quantized_sink {
   std::uint8_t* codes = nullptr;
   void* scales = nullptr;

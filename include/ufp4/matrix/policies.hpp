@@ -53,8 +53,6 @@ struct quantize_options : quantize_settings {
 }  // namespace ufp4::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
-
-/// The options of a call that needs less.
 template <class Options, features less>
 struct options_that_need : Options {
   static constexpr features needs = less;
@@ -73,8 +71,6 @@ struct rounding_of {
 template <class First, class... Rest>
 struct rounding_of<First, Rest...> : std::conditional_t<rounding_policy<First> && !is_builtin_rounding<First>,
                                                         std::type_identity<First>, rounding_of<Rest...>> {};
-
-/// The scale rule of a call, in the same way.
 template <class... Policies>
 struct rule_of {
   using type = scale_rule_spec;
@@ -99,7 +95,6 @@ constexpr features features_of_policies() {
   return only_if(transforms, features::transform) | only_if(any_rounding || random, features::random_bits) |
          only_if(any_rounding || other, features::other_rounding) | only_if(search, features::search);
 }
-/// What matrices with elements of type T need.
 template <class T>
 inline constexpr features features_of_scalar =
     only_if(!std::same_as<std::remove_const_t<T>, float>, features::half_input);

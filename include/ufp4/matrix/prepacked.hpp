@@ -21,8 +21,6 @@ inline quantized_size prepacked_size(const char* what, const quantized_shape& s)
                                              prepacked_layout::filled_cols(padded), s.transform);
   return {elements / 2, layout_of(s.format, padded).scale_bytes(s.rows, scale_strip_of(s.format, padded))};
 }
-
-/// The sizes of a caller's spans against the shape.
 inline void check_prepacked_spans(const char* what, const quantized_shape& s, std::span<const std::uint8_t> codes,
                                   std::span<const std::byte> scales) {
   const quantized_size size = prepacked_size(what, s);
@@ -33,15 +31,11 @@ inline void check_prepacked_spans(const char* what, const quantized_shape& s, st
   expects(codes.data() != nullptr || codes.empty(), what, ": codes is null");
   expects(scales.data() != nullptr || scales.empty(), what, ": scales is null");
 }
-
-/// A prepacked matrix or a view of one, as kernels read it.
 template <class P>
 quantized_source prepacked_source(const P& p) {
   return {p.codes().data(), p.scale_bytes().data(), p.spec(),      p.rows(), p.cols(),
           p.padded_cols(),  p.tensor_scale(),       p.transform(), true};
 }
-
-/// Q: a prepacked matrix or a view of one.
 template <class Q>
 float prepacked_element(const Q& p, std::size_t row, std::size_t col) {
   expects(row < p.rows() && col < p.cols(), "element (", row, ", ", col, ") of a prepacked matrix of ", p.rows(), " x ",

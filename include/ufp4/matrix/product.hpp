@@ -46,7 +46,6 @@ concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T
 /// True of a quantized matrix in the memory of another machine, whose operations check it here but read it themselves.
 template <class T>
 struct is_device_matrix : std::false_type {};
-/// Anything with codes and scales.
 template <class T>
 concept coded_operand = quantized_like<T> || prepacked_like<T> || is_device_matrix<T>::value;
 
@@ -119,8 +118,6 @@ inline void check_product(const char* operation, const operand_shape& a, const o
           "; give one of them another stream");
   check_output(operation, "C", c);
 }
-
-/// The memory of a side must not be written through C.
 template <coded_operand Q>
 void check_operand(const char* operation, const char* name, const Q& q, const sink& out) {
   const byte_range c = bytes_of(out);
@@ -159,8 +156,6 @@ gemm_operand gemm_operand_of(const quantize_request<F, T, O>& r, int) {
   const operand_shape s = shape_of(r);
   return {.q = {nullptr, nullptr, spec_of<format_of<F>>, s.rows, s.cols, s.padded_cols, 1.0f, s.transform}};
 }
-
-/// All checks of a product, before anything is computed.
 template <class A, class B>
   requires(any_operand<A> || coded_operand<A>) && (any_operand<B> || coded_operand<B>)
 void check_gemm(const char* operation, const A& a, const B& b, const sink& out, const gemm_options& options) {
@@ -194,8 +189,6 @@ concept sequence = requires(const T& all) {
   { all.data()[0] } -> std::convertible_to<const typename T::value_type&>;
   { all.size() } -> std::convertible_to<std::size_t>;
 };
-
-/// Memory of one product of a group.
 struct group_range {
   byte_range bytes;
   std::size_t entry;

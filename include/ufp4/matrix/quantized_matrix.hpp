@@ -17,8 +17,6 @@ class quantized_argument : public any_quantized_view {
     requires(std::is_convertible_v<const Q&, any_quantized_view>)
   UFP4_HOST_MEMBER quantized_argument(const Q& q) : any_quantized_view(q) {}
 };
-
-/// quantized_memory whose format is a type.
 template <any_block_format Format>
 class typed_memory : public quantized_memory {
  public:
@@ -139,7 +137,6 @@ inline bool same_matrix(const any_quantized_view& a, const any_quantized_view& b
 inline std::size_t whole_run(const format_spec& f, const transform_spec& t) {
   return common_columns(padded_length(1, f.block, t), static_cast<std::size_t>(f.outer.segment));
 }
-/// Its description in messages.
 inline const char* run_name(const format_spec& f) {
   return f.outer.segment != 0 ? "the least common multiple of block, transform and segment"
                               : "the longer of block and transform";

@@ -9,8 +9,6 @@
 namespace ufp4::recipe::detail::inline UFP4_TYPES {
 
 using namespace ufp4::detail;
-
-/// Operands 0 .. 5 in error messages.
 inline constexpr const char* operand_names[6] = {"fprop.left (X)",    "fprop.right (W)",   "dgrad.left (dY)",
                                                  "dgrad.right (W^T)", "wgrad.left (dY^T)", "wgrad.right (X^T)"};
 

@@ -12,8 +12,6 @@ namespace ufp4::recipe::detail::inline UFP4_CODE {
 
 /// Whether the machine of an operation supports a token_shard.
 enum class placing : std::uint8_t { whole_batches, parts };
-
-/// How a saved X^T was made.
 struct saved_shape {
   std::size_t rows = 0, cols = 0;
   int block = 16;  ///< length along the contraction axis
@@ -36,8 +34,6 @@ struct weight_input {
   std::size_t rows() const { return made != nullptr ? made->rows() : matrix.rows; }
   std::size_t cols() const { return made != nullptr ? made->cols() : matrix.cols; }
 };
-
-/// Rows and columns of a matrix argument, with its name.
 struct named_extent {
   const char* name;
   std::size_t rows, cols;
@@ -110,8 +106,6 @@ inline void check_shard(const char* operation, const bound_recipe& now, int left
             " needs the amax of the whole batch");
   }
 }
-
-/// A transform as messages name it.
 inline std::string transform_name(const bound_operand& o) {
   if (o.transform.n == 1) return "none";
   const std::string length = "hadamard<" + std::to_string(o.transform.n) + ">";
@@ -150,8 +144,6 @@ inline void check_policy(const char* operation, const bound_recipe& now, int i) 
   expects(block.rows == 1 || o.transform.n == 1, operation, ": ", name, ": a transform needs blocks of one row, got ",
           transform_name(o), " with blocks of ", block.rows, " x ", block.cols);
 }
-
-/// The operands left and left + 1 of a GEMM.
 inline void check_policies(const char* operation, const bound_recipe& now, int left) {
   expects(now.layer() < 1u << 16, operation, ": layer must be below 65536, got ", now.layer());
   check_mode(operation, now.recipe().accumulate);
@@ -236,8 +228,6 @@ inline const char* policy_difference(const bound_operand& made, const bound_oper
   const bool draws = now.policy.ms_eden || now.policy.rounding.what == rounding_spec::kind::stochastic;
   return draws && made.rounding.random_bits.seed != now.rounding.random_bits.seed ? "seed" : nullptr;
 }
-
-/// A quantized_weight as operand i (1 or 3) of this call.
 inline void check_made(const char* operation, const bound_recipe& now, int i, std::size_t experts,
                        const quantized_weight& w) {
   const made_weight& made = w.raw(i);

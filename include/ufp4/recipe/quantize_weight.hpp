@@ -62,8 +62,6 @@ stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now
                            x.cols,       job.padded_cols, tensor_scale, bound.transform};
   return {std::move(format), {.q = q}, std::move(codes), std::move(scales)};
 }
-
-/// One operand in all its parts (one, or one per expert).
 template <class = void>
 std::vector<stored_operand> quantize_parts(const cpu::context& ctx, const bound_recipe& now, int i,
                                            const buffer<source>& parts) {
