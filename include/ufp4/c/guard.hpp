@@ -34,15 +34,15 @@ inline std::size_t operation_length(const char* message) {
 /// The message of a thread's last failure, cut to fit. An array, so that out of memory has a message too.
 struct kept_message {
   char text[1024] = "";
-  /// Keeps `function: problem`. What failed may be a C++ operation, whose name the caller does not know.
-  void keep(const char* function, const char* message) {
-    const std::size_t own = std::strlen(function);
-    if (std::strncmp(message, function, own) == 0 && (message[own] == ':' || message[own] == ',')) {
+  /// Keeps `name: problem`. What failed may be a C++ operation, whose name the caller does not know.
+  void keep(const char* name, const char* message) {
+    const std::size_t own = std::strlen(name);
+    if (std::strncmp(message, name, own) == 0 && (message[own] == ':' || message[own] == ',')) {
       std::snprintf(text, sizeof text, "%s", message);
       return;
     }
     const std::size_t operation = operation_length(message);
-    std::snprintf(text, sizeof text, "%s: %s", function, message + (operation == 0 ? 0 : operation + 2));
+    std::snprintf(text, sizeof text, "%s: %s", name, message + (operation == 0 ? 0 : operation + 2));
   }
 };
 inline thread_local kept_message last_failure;
