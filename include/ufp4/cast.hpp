@@ -174,8 +174,7 @@ inline bool scale_of_cast(const cast_job& job, float ratio, int g, float outer, 
   return grid_number(job.to, bits) == g && got == wanted && rounded(wanted * ratio) == e;
 }
 
-/// Whether a block whose elements other than 0 have these codes and this scale is direct on a grid of the result; then
-/// the block gets it.
+/// Whether a block whose elements other than 0 have these codes and this scale is direct on a grid, which it then gets.
 inline bool fits_directly(const cast_job& job, const cast_column& one, std::uint32_t codes, float outer,
                           cast_block& b) {
   for (int g = 0; g <= job.to.choice.count; ++g) {
@@ -400,8 +399,7 @@ inline any_quantized cast(const cpu::context& ctx, const detail::quantized_argum
   out.set_tensor_scale(detail::cast_to(ctx, q, to, out.storage(), report));
   return out;
 }
-/// The same into the caller's memory of storage_size(to, q.rows(), q.cols(), q.transform()), which must not overlap q.
-/// The returned view refers to it.
+/// The same into the caller's memory of storage_size(to, ...), not overlapping q, to which the returned view refers.
 inline any_quantized_view cast_into(const cpu::context& ctx, const detail::quantized_argument& q, const format_spec& to,
                                     const quantized_storage& memory, cast_report& report) {
   constexpr const char* operation = "cast_into";

@@ -16,8 +16,7 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// What the codes of an element of one byte mean, as data for kernels; `none`: elements have 4 bits. A closed set,
-/// because every kernel handles each.
+/// What the codes of an element of one byte mean, as data for kernels; `none`: elements have 4 bits. A closed set.
 enum class wide_element : std::uint8_t { none, int8, e4m3, e5m2, e3m2, e2m3 };
 
 /// An element of one byte: T::wide names its codes, T::unit() is the power of two that its values are multiples of.
@@ -99,8 +98,7 @@ concept builtin_scale_rule = requires(const T t) {
 
 /// A scale rule of a user: rule(values, amax) returns the scale of a block of finite values with amax > 0 (the default:
 /// amax / qmax). The result is rounded to the scale type (numerics 2), after a division by a two-level format's tensor
-/// scale. A negative, infinite or NaN result makes a NaN block. The portable kernels call it once a block,
-/// on several threads at a time.
+/// scale. A negative, infinite or NaN result makes a NaN block. Called once a block, on several threads at a time.
 template <class T>
 concept scale_rule = std::is_trivially_copyable_v<T> && !builtin_scale_rule<T> &&
                      requires(const T rule, const block_values& values, float amax) {

@@ -135,8 +135,7 @@ auto prepack(const Q& q) {
   return prepack(cpu::context{}, q);
 }
 
-/// Rows or columns of a prepacked matrix, prepacked: copies, with the conditions of row_range and col_range of a
-/// quantized matrix.
+/// Rows or columns of a prepacked matrix, prepacked: copies, with the conditions of those of a quantized matrix.
 template <prepacked_owner P>
 P row_range(const P& p, std::size_t first, std::size_t count) {
   const auto q = unpack(p);

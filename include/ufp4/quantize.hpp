@@ -324,8 +324,7 @@ any_quantized quantize(const cpu::context& ctx, const format_spec& format, const
   return out;
 }
 /// Quantizes into the caller's memory of exactly storage_size(format, x.rows(), x.cols(), transform), without
-/// allocating matrix memory. The returned view refers to that memory and contains the tensor scale. Nothing may
-/// overlap.
+/// allocating matrix memory. The returned view refers to it and has the tensor scale. Nothing may overlap.
 template <matrix_scalar T, class... Policies>
 any_quantized_view quantize_into(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
                                  const quantized_storage& memory, const Policies&... policies) {

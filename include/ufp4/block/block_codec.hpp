@@ -203,8 +203,7 @@ inline constexpr features features_of_coder<block_coder<Rounding, Rule, needs, F
 /// The coder that CPU kernels take: policies of the library's own, as data.
 using kernel_coder = block_coder<rounding_spec, scale_rule_spec, features::all, const format_spec&>;
 
-/// The constants of a coder's format for the amax of what an outer scale covers. A rule of the program's own changes
-/// none.
+/// The constants of a coder's format for the amax of what an outer scale covers.
 template <class Coder>
 UFP4_HD tensor_constants constants_of(const Coder& coder, float amax) {
   if constexpr (block_codec<Coder>)
@@ -228,8 +227,7 @@ UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale
 
 /// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out (B bytes if the
 /// format is wide), the block scale returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`:
-/// of x[0], for stochastic rounding. `rule`: a scale_rule_spec (`scale_up{}.spec()`), or a scale rule of the kernel's
-/// own.
+/// of x[0], for stochastic rounding. `rule`: as `scale_up{}.spec()`, or a scale rule of the kernel's own.
 template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
   requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},

@@ -3,8 +3,7 @@
 //
 // An operation computes one value from its formats, policies and element types, and passes it to the templates between
 // it and its kernels. Each keeps the bits that matter to it (features & some), so that calls share what is the same for
-// them. What is known at run time alone (a format_spec, a rounding_spec, a scale_rule_spec) has every feature of its
-// kind.
+// them. What is known at run time alone (format_spec, rounding_spec, scale_rule_spec) has every feature of its kind.
 #pragma once
 
 #include <ufp4/block/block_format.hpp>

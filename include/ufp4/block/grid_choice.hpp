@@ -8,8 +8,7 @@ namespace ufp4::detail::inline UFP4_CODE {
 
 /// Chooses the one-bit exponents of scaled values t, level by level, and divides t by their powers of two. A group has
 /// the exponent 1 if its largest magnitude, divided by the power of the level above, is at least
-/// 2^(E + 1 + levels below); 2^E is the largest power of two that is not above qmax. Returns the bits where exponent_of
-/// reads them.
+/// 2^(E + 1 + levels below); 2^E is the largest power of two up to qmax. Returns the bits that exponent_of reads.
 UFP4_HD constexpr std::uint32_t take_exponents(const format_spec& f, int cols, float* t) {
   const int levels = exponent_levels(f.block), top = floor_log2(f.grid.qmax);
   std::uint32_t bits = 0;

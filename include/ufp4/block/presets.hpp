@@ -25,11 +25,9 @@ using mxfp4 = block_format<fp4<E2M1>, e8m0, 32>;    ///< OCP MXFP4
 using mx_e1m2 = block_format<fp4<E1M2>, e8m0, 32>;  ///< the uniform grid with the scales of MXFP4
 using mxint4 = block_format<int4, e8m0, 32>;        ///< the same in two's complement
 
-// Outer scales of segments.
 /// NVFP4 with a binary32 scale for every 128 columns of a row: TetraJet-v2, arXiv 2510.27527.
 using tetrajet2 = block_format<fp4<E2M1>, e4m3, 16, per_segment<128, float>>;
 
-// Blocks that choose among grids.
 /// IF4 (arXiv 2603.28765): each block is E2M1 or, where the sign bit of its scale is set, a 4-bit integer times 6/7.
 using if4 = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, 16, float>;
 /// MixFP4 (arXiv 2605.31035): each block is E1M2 or, where the sign bit of its scale is set, E2M1 in its units of 1/4.
@@ -37,13 +35,11 @@ using mixfp4 = block_format<one_of<fp4<E1M2>, scaled<fp4<E2M1>, 1, 4>>, e4m3, 16
 /// RaZeR (arXiv 2501.04052) with e4m3 scales: E2M1 with -5 instead of -0 or, where the sign bit of the scale is set, 5.
 using razer = block_format<one_of<fp4_remapped<E2M1, -5>, fp4_remapped<E2M1, 5>>, e4m3, 16, float>;
 
-// One-bit exponents under the scale.
 /// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale; groups of 8 and of 4 have exponents.
 using hif4 = block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>;
 // Wide: elements of one byte, for activations beside 4-bit weights with blocks of the same length.
-using int8_f32 =
-    block_format<int8, float, 16>;              ///< 8-bit integers, binary32 scales: beside nvfp4 and the *_f32 formats
-using mxint8 = block_format<int8q6, e8m0, 32>;  ///< OCP MXINT8: beside mxfp4, mx_e1m2 and mxint4
+using int8_f32 = block_format<int8, float, 16>;  ///< binary32 scales: beside nvfp4 and the *_f32 formats
+using mxint8 = block_format<int8q6, e8m0, 32>;   ///< OCP MXINT8: beside mxfp4, mx_e1m2 and mxint4
 
 // Wide floats: references with elements of more bits, of OCP Microscaling Formats v1.0.
 using mxfp8_e4m3 = block_format<fp8_e4m3, e8m0, 32>;  ///< OCP MXFP8 with E4M3
@@ -81,15 +77,13 @@ using presets =
                 preset_row<mxfp4, "mxfp4">, preset_row<mx_e1m2, "mx_e1m2">, preset_row<mxint4, "mxint4">,
                 preset_row<e2m1_f32, "e2m1_f32">, preset_row<e1m2_f32, "e1m2_f32">, preset_row<int4_f32, "int4_f32">>;
 
-/// Presets with outer scales of rows or segments, several grids or one-bit exponents. A list of their own, because
-/// GGUF and other projects' layouts reject them.
+/// Presets with outer scales of rows or segments, several grids or one-bit exponents, which GGUF does not have.
 using extended_presets =
     preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">,
                 preset_row<mixfp4, "mixfp4">, preset_row<razer, "razer">>;
-/// The presets whose elements take one byte. A list of their own, because GPUs, casts, prepacking and GGUF have formats
-/// of 4 bits only.
+/// The presets whose elements take one byte, which GPUs, casts, prepacking and GGUF do not have.
 using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
-/// The presets of 8-bit and 6-bit floats. A list of their own: as extended_presets, and not prepacked.
+/// The presets of 8-bit and 6-bit floats.
 using reference_presets = preset_rows<preset_row<mxfp8_e4m3, "mxfp8_e4m3">, preset_row<mxfp8_e5m2, "mxfp8_e5m2">,
                                       preset_row<mxfp6_e3m2, "mxfp6_e3m2">, preset_row<mxfp6_e2m3, "mxfp6_e2m3">>;
 

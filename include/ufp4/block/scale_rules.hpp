@@ -98,8 +98,7 @@ struct choose_grid {
 static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<percentile> &&
               builtin_scale_rule<scale_rule_spec>);
 
-/// The constants of a two-level format, computed from the amax of what an outer scale covers: the tensor, a row or a
-/// segment.
+/// The constants of a two-level format, from the amax of what an outer scale covers: the tensor, a row or a segment.
 struct tensor_constants {
   float decode = 1;        ///< T: the outer scale that is stored
   float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
@@ -293,8 +292,7 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind 
   return static_cast<std::uint32_t>(clamped + 127);
 }
 
-/// The stored scale of a block with this amax under a rule that is_scale_of_amax: the one place where an amax becomes a
-/// scale.
+/// The stored scale of a block under a rule that is_scale_of_amax: the one place where an amax becomes a scale.
 UFP4_HD constexpr std::uint32_t scale_bits_of_amax(const format_spec& f, rule_kind rule, const tensor_constants& tensor,
                                                    float amax) {
   if (f.scale == scale_kind::e8m0) return power_of_two_scale(f.grid, rule, amax);

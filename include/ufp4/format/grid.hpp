@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Kernels take a grid4 instead of a type, so that one kernel serves every format, a user's own included (architecture
-// decision 3). grid_of<E>() computes it from the element type at compile time. Of an element of one byte a grid has
-// only the constants: no levels.
+// decision 3). grid_of<E>() computes it at compile time. The grid of elements of one byte has constants, but no levels.
 #pragma once
 
 #include <ufp4/concepts.hpp>

@@ -74,8 +74,7 @@ using sum_of = decltype(promoted(A{}) + promoted(B{}));
 template <class A, class B>
 concept operands = (number<A> || number<B>) && requires { typename sum_of<A, B>; };
 
-// Found through the base class of the operands. Built-in operators would not do: g++ has none for a type whose
-// conversion function is a template.
+// Found through the base class of the operands. g++ has no built-in ones for types whose conversion is a template.
 #define UFP4_OPERATOR(op)                                                \
   template <class A, class B>                                            \
     requires operands<A, B>                                              \

@@ -26,8 +26,7 @@
 // fp4_remapped has the limits of its layout, but lowest() and max() may be the special value. The values of a
 // table_element have no digits and no exponents: min() is lowest(), epsilon() is 0.
 //
-// int4's -8, the -128 of 8 bits and the infinities of fp8_e5m2 and bf16 come from bits only: conversions from float
-// saturate below them.
+// int4's -8, the -128 of 8 bits and the infinities of fp8_e5m2 and bf16 come from bits only, not from conversions.
 #pragma once
 
 #include <limits>

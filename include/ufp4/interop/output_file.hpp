@@ -82,8 +82,7 @@ class output_file {
     written_ += count;
   }
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// At an offset before or beyond what has been written; write() continues behind it. Bytes never written are
-  /// undefined.
+  /// At any offset; write() continues behind it. Bytes that are never written are undefined.
   void write_at(std::uint64_t offset, const void* data, std::size_t count) {
     errno = 0;
     stream_.seekp(static_cast<std::streamoff>(offset));  // flushes, which may fail

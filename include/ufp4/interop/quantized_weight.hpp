@@ -86,7 +86,7 @@ inline float tensor_scale_at(const stored_weight& weight, std::size_t first) {
   return weight.slice_scales[(std::min)(first / slice, weight.slice_scales.size() - 1)];
 }
 
-/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, rows (whole blocks)
+/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, whole blocks of rows
 /// of one tensor scale.
 inline void check_weight_rows(const stored_weight& weight, std::size_t first, const quantized_memory& out) {
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
@@ -136,8 +136,7 @@ stored_weight find_weight(Reader& file, const std::string& name) {
   return find_weight(file, name, spec_of<F>);
 }
 
-/// Slice i of a weight that find_weight returned, such as expert i: slice_rows() x cols. std::invalid_argument if there
-/// is no such slice.
+/// Slice i of a weight, such as expert i: slice_rows() x cols. std::invalid_argument if there is none.
 template <class Reader>
 any_quantized read_slice(Reader& file, const stored_weight& weight, std::size_t i) {
   const std::size_t slice = weight.slice_rows();

@@ -112,8 +112,7 @@ inline std::vector<std::uint64_t> shape_of_codes(const safetensors_reader& file,
   return shape;
 }
 
-/// Columns, transform and axis, from the metadata string of the ufp4 layout. file_error for a format other than the
-/// weight's.
+/// Columns, transform and axis, from the metadata string of the ufp4 layout. file_error if it has another format.
 inline void read_extent(const safetensors_reader& file, const std::string& name, stored_weight& weight) {
   const std::string label = "tensor " + printable(weight.codes->name);
   const std::string &text = file.metadata().at(own_mark + name), expected = format_text(weight.format);
@@ -126,8 +125,7 @@ inline void read_extent(const safetensors_reader& file, const std::string& name,
   weight.cols = static_cast<std::size_t>(cols);
 }
 
-/// file_error unless the tensor of block scales has the type and the shape of the weight, whose shape is that of the
-/// stored codes.
+/// file_error unless the block scales have the type and the shape of the weight, whose shape is that of stored codes.
 inline void check_scales(const safetensors_reader& file, const stored_weight& weight) {
   const stored_tensor& scales = *weight.scales;
   const format_spec& format = weight.format;

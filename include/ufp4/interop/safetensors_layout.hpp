@@ -3,8 +3,7 @@
 /// docs/interop.md has the table of layouts. A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two
 /// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble, or, of elements of one byte (ufp4
 /// layout), int8 or, of floats, uint8 [R, C]; scales are [R, C/B], row-major. The tensor scale is F32, [1], of modelopt
-/// []. A factor f means value = code * (scale * f), a divisor d (of compressed_tensors) value = code * (scale / d):
-/// here the tensor scale is then fl(1/d).
+/// []: a factor of the scales, or a divisor d (of compressed_tensors), which is the tensor scale fl(1/d) here.
 ///
 /// A weight of more dimensions has them in all its tensors, those of R first. Blocks run along the last dimension C of
 /// what is stored; its tensor scales are as many as the first dimension has indices, or one.
@@ -25,8 +24,7 @@
 /// its sign bits in words of 32, the first first. Behind grid come more grids of a block, each with its factor
 /// ("grid1=...*0.25"); behind scale the outer scales ("outer=f32/128" for 128 columns, "outer=f32/row",
 /// "outer=bf16/tensor"; none for a binary32 tensor scale); in block the groups of one-bit exponents ("block=1x64/8/4").
-/// " axis=1" follows if C is dimension 1 of the weight and not its last: the stored tensors have this dimension at the
-/// end.
+/// " axis=1" follows if C is dimension 1 of the weight and not its last, as which it is stored.
 ///
 /// Sources: vllm-project/compressed-tensors, compressors nvfp4 and mxfp4; vLLM, which takes 1 / weight_global_scale;
 /// NVIDIA/Model-Optimizer, NVFP4QTensor; pytorch/ao, NVFP4Tensor, MXTensor and flatten_tensor_state_dict;

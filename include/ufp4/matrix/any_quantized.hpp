@@ -3,8 +3,7 @@
 //
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row, or, in a
 // wide format, one a byte, padded_cols() bytes a row; scales row-major, padded_cols() / block.cols a row, one row of
-// them for every block.rows rows, each followed by its outer scales where the format has an array of them
-// (scale_strip).
+// them for every block.rows rows, each followed by its outer scales where there is an array of them (scale_strip).
 #pragma once
 
 #if defined(__linux__)
@@ -56,8 +55,7 @@ UFP4_HOST_MEMBER constexpr std::size_t padded_length(std::size_t cols, const blo
 }
 
 /// Memory for n trivial objects, aligned to 64 bytes, uninitialised. A copy copies. Compiles faster than std::vector.
-/// From 4 MiB on it is aligned to a huge page, and Linux is asked for these: weights in pages of 4 KiB are read a third
-/// slower.
+/// From 4 MiB on in huge pages, where Linux has them: weights in pages of 4 KiB are read a third slower.
 template <class T>
 class buffer {
   static_assert(std::is_trivially_copyable_v<T>);

@@ -113,8 +113,7 @@ struct quantize_job_with {
 using quantize_job = quantize_job_with<const format_spec&>;
 using stored_quantize_job = quantize_job_with<format_spec>;
 
-/// Codes and scales of a matrix, to read, in the canonical layout; or interleaved (prepacked_layout). The format
-/// outlives it.
+/// Codes and scales of a matrix, to read, in the canonical layout or interleaved (prepacked_layout).
 struct quantized_source {
   const std::uint8_t* codes = nullptr;
   const void* scales = nullptr;

@@ -6,9 +6,8 @@
 
 namespace ufp4::inline UFP4_TYPES {
 
-/// The amax of a whole operand after its transform (the largest finite magnitude), from which the tensor scale of a
-/// two-level format is computed. Pass it where it is known (an earlier pass, an all-reduce). An error for a format
-/// without a tensor scale.
+/// The amax of a whole operand after its transform (the largest finite magnitude), from which a tensor scale is
+/// computed. Pass it where it is known (an earlier pass, an all-reduce). An error for a format without a tensor scale.
 struct tensor_amax {
   float value = 0;  ///< finite and >= 0
 };

@@ -8,8 +8,7 @@
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// The parameter of an operation that reads a quantized matrix within its call: takes whatever a view can be made of,
-/// temporary matrices too.
+/// The parameter of an operation that reads a quantized matrix within its call: temporary matrices too.
 class quantized_argument : public any_quantized_view {
  public:
   using any_quantized_view::any_quantized_view;
@@ -193,9 +192,8 @@ quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std:
 template <any_block_format F>
 void row_range(const quantized_matrix<F>&&, std::size_t, std::size_t) = delete;
 
-/// A copy of columns first .. first + count - 1. std::invalid_argument unless the columns exist, whole blocks and runs
-/// of the transform begin at `first`, and whole ones end there or at the matrix's end; so with the segments of outer
-/// scales.
+/// A copy of columns first .. first + count - 1. std::invalid_argument unless the columns exist, and whole blocks, runs
+/// of the transform and segments of outer scales begin at `first` and end there or at the matrix's end.
 inline any_quantized col_range(const detail::quantized_argument& q, std::size_t first, std::size_t count) {
   const std::size_t run = detail::whole_run(q.spec(), q.transform());
   detail::expects(first <= q.cols() && count <= q.cols() - first, "col_range: columns out of range: ", first, " + ",

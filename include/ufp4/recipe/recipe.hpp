@@ -9,10 +9,9 @@
 //
 // Edit any member for an ablation: r.wgrad.left.transform = {} removes the transform of dY^T. Presets: recipes.hpp.
 //
-// Part of a batch: a process that holds one cannot derive three things from its own tokens: how many tokens come before
-// them (stochastic rounding numbers its elements over the whole batch), which stream of random bits a part uses, and
-// the amax of the whole operand, from which a two-level format's tensor scale follows. A call has one part per expert,
-// or per microbatch of linear_backward_weight_grouped, or per expert and microbatch; without offsets it has one.
+// A process with a part of a batch states with token_shard what its own tokens do not tell: how many come before them
+// (stochastic rounding numbers elements over the whole batch), the stream of random bits, and the amax of the whole
+// operand. A call has one part per expert, or per microbatch of linear_backward_weight_grouped, or per both; else one.
 //
 //   recipe.at(step, layer).shard({.first = {&first, 1}, .tokens = amax_agreement::of(all_reduce_max)})
 //
