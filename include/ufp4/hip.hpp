@@ -1,8 +1,7 @@
 // ufp4 - the operations on AMD GPUs, for files that hipcc compiles.
 // SPDX-License-Identifier: Apache-2.0
 //
-// No AMD GPU has run the kernels yet: tests run their sources in the CPU simulator of tests/gpu and compile them for
-// each architecture.
+// No AMD GPU has run the kernels yet: tests run their sources in the CPU simulator of tests/gpu, and compile them.
 #pragma once
 
 #include <ufp4/gpu/vendor.hpp>

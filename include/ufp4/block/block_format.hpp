@@ -337,8 +337,7 @@ UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t pa
   if (!f.has_outer_array()) return 0;
   return f.outer.span == outer_span::row ? padded : static_cast<std::size_t>(f.outer.segment);
 }
-/// The least common multiple of the columns of a run and of those that an outer scale covers, or 0: a range that begins
-/// and ends at multiples of it has whole ones of both.
+/// The least common multiple of the columns of a run and of those that an outer scale covers, or 0.
 UFP4_HD constexpr std::size_t common_columns(std::size_t run, std::size_t covered) {
   std::size_t divisor = run;
   for (std::size_t rest = covered; rest != 0;) {

@@ -112,5 +112,11 @@ template <class Visit>
 constexpr void for_each_reference_preset(Visit&& visit) {
   for_each_row(reference_presets{}, visit);
 }
+/// The same for every preset; those of 4 bits first.
+template <class Visit>
+constexpr void for_each_named_preset(Visit&& visit) {
+  for_each_preset(visit), for_each_extended_preset(visit);
+  for_each_wide_preset(visit), for_each_reference_preset(visit);
+}
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -176,18 +176,18 @@ inline format_spec format_of(const ufp4_format* format) {
 }
 
 /// Rejects an address that is no multiple of the width of the elements there.
-inline void check_alignment(const char* argument, const void* address, std::size_t width) {
+inline void check_alignment(const char* argument, const char* member, const void* address, std::size_t width) {
   if (reinterpret_cast<std::uintptr_t>(address) % width == 0) return;
   char digits[32];
   std::snprintf(digits, sizeof digits, "%p", address);
-  expects(false, argument, " must be aligned to ", width, " bytes, got ", digits);
+  expects(false, argument, member, " must be aligned to ", width, " bytes, got ", digits);
 }
 inline sink matrix_of(const char* argument, const ufp4_matrix* matrix) {
   const ufp4_matrix& m = given(argument, matrix);
   const std::string member = std::string(argument) + ".dtype";
   const sink out{m.data, chosen<dtype>(member.c_str(), m.dtype, UFP4_FP16), m.rows, m.cols, m.row_stride, m.col_stride};
   check_data(function, argument, out);
-  check_alignment((std::string(argument) + ".data").c_str(), m.data, out.kind == dtype::f32 ? 4 : 2);
+  check_alignment(argument, ".data", m.data, out.kind == dtype::f32 ? 4 : 2);
   return out;
 }
 inline source source_of(const sink& m) { return {m.data, m.kind, m.rows, m.cols, m.row_stride, m.col_stride}; }
@@ -214,8 +214,7 @@ inline quantized_storage storage_of(const char* argument, const ufp4_quantized& 
                                     const format_spec& format) {
   expects(q.layout == layout, argument, ".layout must be ",
           layout == UFP4_CANONICAL ? "UFP4_CANONICAL" : "UFP4_PREPACKED", ", got ", q.layout);
-  check_alignment((std::string(argument) + ".scales").c_str(), q.scales,
-                  static_cast<std::size_t>(scale_bytes(format.scale)));
+  check_alignment(argument, ".scales", q.scales, static_cast<std::size_t>(scale_bytes(format.scale)));
   const quantized_storage memory{{q.codes, q.codes_size}, {static_cast<std::byte*>(q.scales), q.scales_size}};
   const quantized_shape shape{format, 1, q.rows, q.cols, transform_of(&q.transform)};
   const std::string what = std::string(function) + ": " + argument;

@@ -14,8 +14,7 @@
 
 namespace ufp4::detail::inline UFP4_CODE {
 
-/// A word of a message as vjoined takes it: its kind and its value, or its address. A check that passes costs a branch,
-/// and one more check costs a compiler little.
+/// A word of a message as vjoined takes it: its kind, and its value or its address. A check that passes costs a branch.
 template <class T>
 constexpr char kind_of_word() {
   if (std::is_arithmetic_v<T>) return std::is_floating_point_v<T> ? 'g' : std::is_signed_v<T> ? 'i' : 'u';

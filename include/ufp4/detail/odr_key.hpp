@@ -6,9 +6,8 @@
 // so the name of UFP4_CODE is a key of everything that the compiled functions depend on: the instruction sets of the
 // translation unit and the macros of config.hpp (architecture decision 5; tests/cpu/odr).
 //
-// All regions of a file must use one namespace, but g++ 14 and newer redefine macros such as __AVX512BF16__ inside a
-// target region. So what the regions of the library change is read once, with this header. Do not include a ufp4 header
-// inside a target region.
+// All regions of a file must use one namespace, but g++ from 14 on redefines macros such as __AVX512BF16__ in a target
+// region. So what regions of the library change is read once, here. Do not include a ufp4 header in a target region.
 #pragma once
 
 #include <ufp4/config.hpp>

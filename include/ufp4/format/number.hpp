@@ -39,8 +39,7 @@ class coded {
   }
   UFP4_MEMBER constexpr Bits bits() const { return bits_; }
 
-  /// Implicit to float alone: were there a second type, std::sqrt(a) would be ambiguous. A template, because a float
-  /// would convert further to integers and bool.
+  /// Implicit to float alone, or std::sqrt(a) would be ambiguous; a template, or a float would convert to integers.
   template <std::floating_point Float>
   UFP4_MEMBER constexpr explicit(!std::same_as<Float, float>) operator Float() const {
     // Not static_cast<const Derived&>(*this): of a temporary, nvcc takes that for no constant.
@@ -102,8 +101,7 @@ UFP4_MEMBER constexpr float operator-(T a) {
   return -a.value();
 }
 
-// Every comparison by itself: std::partial_ordering has no functions for device code. The tests for NaN are for g++ 11,
-// in which x < y of a NaN is no constant.
+// One by one: std::partial_ordering has no functions for device code. In g++ 11 x < y of a NaN is no constant.
 #define UFP4_COMPARISON(op)                                                        \
   template <class A, class B>                                                      \
     requires operands<A, B>                                                        \

@@ -70,13 +70,10 @@ auto collect(const Policies&... policies) {
 /// collect() for a format that is known: policies without effect do not compile.
 template <any_block_format F, class... Policies>
 auto collect_for(const Policies&... policies) {
-  static_assert(F::has_tensor_scale || !(std::same_as<Policies, tensor_amax> || ...),
-                "tensor_amax has no effect: the format has no tensor scale");
-  static_assert(F::has_tensor_scale || !(std::same_as<Policies, tensor_amax_at> || ...),
-                "tensor_amax_at has no effect: the format has no tensor scale");
-  static_assert(!F::has_tensor_scale || !(std::same_as<Policies, shard> || ...) ||
-                    (std::same_as<Policies, tensor_amax> || ...) || (std::same_as<Policies, tensor_amax_at> || ...),
-                "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  constexpr bool has_amax_at = (std::same_as<Policies, tensor_amax_at> || ...);
+  static_assert(F::has_tensor_scale || !has_amax_at, "tensor_amax_at has no effect: the format has no tensor scale");
+  ufp4::detail::can_apply<F, (std::same_as<Policies, tensor_amax> || ...),
+                          (std::same_as<Policies, shard> || ...) && !has_amax_at>();
   return collect(policies...);
 }
 

@@ -1,7 +1,6 @@
 // ufp4 - a file that appears under its name only when it is complete.
 // SPDX-License-Identifier: Apache-2.0
-/// Bytes go to a new file beside PATH (PATH.tmp, PATH.tmp-1, ...), which finish() renames to PATH. After a failure the
-/// new file is removed and PATH is unchanged.
+/// Bytes go to a new file beside PATH (PATH.tmp, PATH.tmp-1, ...): finish() renames it to PATH, a failure removes it.
 ///
 /// | PATH is      | then                                                                                            |
 /// |--------------|-------------------------------------------------------------------------------------------------|

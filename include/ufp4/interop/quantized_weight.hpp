@@ -53,10 +53,7 @@ inline const std::vector<format_spec>& known_formats() {
       in_squares.block.rows = row.spec.block.cols;
       if (ufp4::detail::format_mismatch(in_squares) == nullptr) formats.push_back(in_squares);
     };
-    for_each_preset(add);
-    for_each_wide_preset(add);
-    for_each_extended_preset(add);
-    for_each_reference_preset(add);
+    for_each_named_preset(add);
     formats.push_back(spec_of<ggml_nvfp4>);
     return formats;
   }();
@@ -86,8 +83,7 @@ inline float tensor_scale_at(const stored_weight& weight, std::size_t first) {
   return weight.slice_scales[(std::min)(first / slice, weight.slice_scales.size() - 1)];
 }
 
-/// std::invalid_argument unless weight has out's format, columns, transform and, from `first` on, whole blocks of rows
-/// of one tensor scale.
+/// std::invalid_argument unless weight has out's format, columns, transform and rows: whole blocks, one tensor scale.
 inline void check_weight_rows(const stored_weight& weight, std::size_t first, const quantized_memory& out) {
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
   const std::string label = "tensor " + printable(weight.codes->name);

@@ -17,8 +17,7 @@ void check_data(const char* operation, const char* argument, const matrix_view<T
   check_data(operation, argument, source_of(x));
 }
 
-/// What every operation checks of a matrix that it writes: it is not null, and no two elements have the same address.
-/// Several threads would write such elements, in any order.
+/// A matrix that is written is not null, and no two elements, which threads would write in any order, coincide.
 inline void check_output(const char* operation, const char* argument, const sink& x) {
   check_data(operation, argument, x);
   expects(!overlaps_itself(x), operation, ": elements of ", argument, " overlap: ", x.rows, " x ", x.cols,

@@ -162,14 +162,19 @@ constexpr auto collect_as_data(const Policies&... policies) {
   return collect<(format_features | ... | features_of_scalar<T>)>(policies...);
 }
 
+/// Whether policies of these kinds can apply to a format; otherwise the program does not compile.
+template <any_block_format F, bool has_amax, bool has_shard>
+constexpr bool can_apply() {
+  static_assert(F::has_tensor_scale || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
+  static_assert(!F::has_tensor_scale || has_amax || !has_shard,
+                "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  return true;
+}
 /// collect() for a format that is known at compile time: policies that cannot apply to it do not compile.
 /// T...: the element types of the matrices of floats that the call reads and writes.
 template <any_block_format F, class... T, class... Policies>
 constexpr auto collect_for(const Policies&... policies) {
-  constexpr bool has_amax = (std::same_as<Policies, tensor_amax> || ...);
-  static_assert(F::has_tensor_scale || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
-  static_assert(!F::has_tensor_scale || has_amax || !(std::same_as<Policies, shard> || ...),
-                "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  can_apply<F, (std::same_as<Policies, tensor_amax> || ...), (std::same_as<Policies, shard> || ...)>();
   return collect<(features_of(spec_of<F>) | ... | features_of_scalar<T>)>(policies...);
 }
 

@@ -14,10 +14,7 @@ template <class = void>
 std::string preset_names() {
   std::string all;
   const auto add = [&all](auto row) { all += (all.empty() ? "" : ", ") + std::string(row.name); };
-  for_each_preset(add);
-  for_each_extended_preset(add);
-  for_each_wide_preset(add);
-  for_each_reference_preset(add);
+  for_each_named_preset(add);
   return all;
 }
 
@@ -28,10 +25,7 @@ const format_spec* find_preset(std::string_view name) {
   const auto look = [&](auto row) {
     if (name == row.name) found = &row.spec;
   };
-  for_each_preset(look);
-  for_each_extended_preset(look);
-  for_each_wide_preset(look);
-  for_each_reference_preset(look);
+  for_each_named_preset(look);
   return found;
 }
 
@@ -51,10 +45,7 @@ std::string_view preset_name(const format_spec& format) {
   const auto look = [&](auto row) {
     if (format == row.spec) name = row.name;
   };
-  for_each_preset(look);
-  for_each_extended_preset(look);
-  for_each_wide_preset(look);
-  for_each_reference_preset(look);
+  for_each_named_preset(look);
   return name;
 }
 

@@ -177,8 +177,7 @@ inline block_shape block_of(const bound_recipe& now, int i) {
 /// Tokens are the rows of X and dY (operands 0 and 2) and the columns of dY^T and X^T (4 and 5). W has none.
 constexpr bool has_tokens(int i) { return i != 1 && i != 3; }
 
-/// The quantization of x, which is one expert's part of operand i, at its place in the whole batch. Its format is
-/// written to `format`, to which it refers.
+/// The quantization of x, one expert's part of operand i, at its place in the batch. Sets `format`, to which it refers.
 inline quantize_job job_of(const bound_recipe& now, int i, const source& x, std::uint32_t expert, format_spec& format) {
   const bound_operand bound = now.operand(i, expert);
   format = bound.policy.format;

@@ -126,23 +126,23 @@ inline void check_ms_eden(const char* operation, const char* name, const bound_o
 /// Operand i: a recipe is data, which a program may have put together from a file.
 inline void check_policy(const char* operation, const bound_recipe& now, int i) {
   const char* const name = operand_names[i];
-  const std::string what = concat(operation, ": ", name);
+  const std::string text = concat(operation, ": ", name);
+  const char* const what = text.c_str();
   // before the recipe draws signs for it
   const transform_choice& choice = now.recipe().operand(i).transform;
-  if (choice.what != transform_choice::kind::none) check_length(what.c_str(), choice.spec);
+  if (choice.what != transform_choice::kind::none) check_length(what, choice.spec);
   const bound_operand o = now.operand(i);
-  check_signs(what.c_str(), o.transform);
+  check_signs(what, o.transform);
   if (!o.policy.quantized) return;
-  check_format(what.c_str(), o.policy.format);
-  expects(!o.policy.format.is_wide(), operation, ": ", name,
-          ": a recipe's formats have elements of 4 bits, not of a byte");
-  check_none(what.c_str(), rule_mismatch(o.policy.rule, o.policy.format));
-  expects(o.policy.rounding.what <= rounding_spec::kind::stochastic, operation, ": ", name, ": invalid rounding kind ",
+  check_format(what, o.policy.format);
+  expects(!o.policy.format.is_wide(), what, ": a recipe's formats have elements of 4 bits, not of a byte");
+  check_none(what, rule_mismatch(o.policy.rule, o.policy.format));
+  expects(o.policy.rounding.what <= rounding_spec::kind::stochastic, what, ": invalid rounding kind ",
           static_cast<unsigned>(o.policy.rounding.what));
   check_ms_eden(operation, name, o);
   const block_shape block = o.policy.format.block;
-  expects(block.rows == 1 || o.transform.n == 1, operation, ": ", name, ": a transform needs blocks of one row, got ",
-          transform_name(o), " with blocks of ", block.rows, " x ", block.cols);
+  expects(block.rows == 1 || o.transform.n == 1, what, ": a transform needs blocks of one row, got ", transform_name(o),
+          " with blocks of ", block.rows, " x ", block.cols);
 }
 inline void check_policies(const char* operation, const bound_recipe& now, int left) {
   expects(now.layer() < 1u << 16, operation, ": layer must be below 65536, got ", now.layer());

@@ -109,8 +109,7 @@ struct operand_policy {
   rounding_choice rounding{};    ///< nearest_even by default
   transform_choice transform{};  ///< none by default
   rule_choice rule{};            ///< the default rule of the format
-  /// true: by MS-EDEN (quantize_ms_eden.hpp), with the operand's random bits; for nvfp4 after a transform, with the
-  /// default rounding and rule, in whose place it is.
+  /// MS-EDEN (quantize_ms_eden.hpp), in place of rounding and rule, which keep their defaults; nvfp4, after a transform.
   bool ms_eden = false;
 };
 

@@ -1,8 +1,7 @@
 // ufp4 - the preset recipes of numerics 7, and their names: those of the UFP4 paper, and published ones as data.
 // SPDX-License-Identifier: Apache-2.0
 //
-// GPUs reject the MS-EDEN of quartet2_recipe.
-// docs/recipes.md says where each differs from its source.
+// GPUs reject the MS-EDEN of quartet2_recipe. docs/recipes.md says where each differs from its source.
 #pragma once
 
 #include <ufp4/block/presets.hpp>
