@@ -71,23 +71,15 @@ void check_batch_output(const char* operation, const matrix_batch<T>& out) {
           first.col_stride, " and stride ", out.stride());
 }
 
-template <any_block_format F, class T>
-struct quantized_as<F, matrix_batch<T>> {
-  using type = std::vector<quantized_matrix<F>>;
-};
-template <class T>
-struct quantized_as<void, matrix_batch<T>> {
-  using type = std::vector<any_quantized>;
-};
-
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_CODE {
 
 /// Quantizes every matrix of a batch. The policies are those of quantize, but for shard.
 template <class T, class... Policies>
-std::vector<any_quantized> quantize(const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x,
-                                    batch_amax which, const Policies&... policies) {
+std::vector<any_quantized> quantize(const format_spec& format, const matrix_batch<T>& x, batch_amax which,
+                                    const Policies&... policies) {
+  const cpu::context ctx = detail::context_among(policies...);
   std::vector<any_quantized> all;
   all.reserve(x.size());
   detail::each_of_batch("quantize", ctx, format, x, which, detail::collect(policies...),
@@ -98,9 +90,8 @@ std::vector<any_quantized> quantize(const cpu::context& ctx, const format_spec& 
   return all;
 }
 template <any_block_format F, class T, class... Policies>
-std::vector<quantized_matrix<F>> quantize(const cpu::context& ctx, const matrix_batch<T>& x, batch_amax which,
-                                          const Policies&... policies) {
-  std::vector<any_quantized> all = quantize(ctx, spec_of<F>, x, which, policies...);
+std::vector<quantized_matrix<F>> quantize(const matrix_batch<T>& x, batch_amax which, const Policies&... policies) {
+  std::vector<any_quantized> all = quantize(spec_of<F>, x, which, policies...);
   std::vector<quantized_matrix<F>> typed;
   typed.reserve(all.size());
   for (any_quantized& q : all) typed.emplace_back(static_cast<any_quantized&&>(q));
@@ -109,31 +100,22 @@ std::vector<quantized_matrix<F>> quantize(const cpu::context& ctx, const matrix_
 
 /// Decodes every matrix.
 template <quantized_like Q, class T>
-void dequantize(const cpu::context& ctx, const std::vector<Q>& q, const matrix_batch<T>& out) {
+void dequantize(const std::vector<Q>& q, const matrix_batch<T>& out, const cpu::context& ctx = {}) {
   detail::check_batch_shapes("dequantize", q, out);
   detail::check_batch_output("dequantize", out);
   for (std::size_t i = 0; i < q.size(); ++i) detail::check_dequantize("dequantize", any_quantized_view(q[i]), out[i]);
-  for (std::size_t i = 0; i < q.size(); ++i) dequantize(ctx, q[i], out[i]);
-}
-template <quantized_like Q, class T>
-void dequantize(const std::vector<Q>& q, const matrix_batch<T>& out) {
-  dequantize(cpu::context{}, q, out);
+  for (std::size_t i = 0; i < q.size(); ++i) dequantize(q[i], out[i], ctx);
 }
 
 /// C[i] = alpha * A[i] * B[i]^T + beta * C[i], all products in one call (quantized_gemm_grouped).
 template <quantized_like A, quantized_like B, class T>
-void quantized_gemm(const cpu::context& ctx, const std::vector<A>& a, const std::vector<B>& b, const matrix_batch<T>& c,
-                    const gemm_options& options = {}) {
+void quantized_gemm(const std::vector<A>& a, const std::vector<B>& b, const matrix_batch<T>& c,
+                    const gemm_options& options = {}, const cpu::context& ctx = {}) {
   detail::check_batch_shapes("quantized_gemm", a, c);
   std::vector<matrix_view<T>> outputs;
   outputs.reserve(c.size());
   for (std::size_t i = 0; i < c.size(); ++i) outputs.push_back(c[i]);
-  quantized_gemm_grouped(ctx, a, b, outputs, options);
-}
-template <quantized_like A, quantized_like B, class T>
-void quantized_gemm(const std::vector<A>& a, const std::vector<B>& b, const matrix_batch<T>& c,
-                    const gemm_options& options = {}) {
-  quantized_gemm(cpu::context{}, a, b, c, options);
+  quantized_gemm_grouped(a, b, outputs, options, ctx);
 }
 
 }  // namespace ufp4::inline UFP4_CODE
@@ -142,18 +124,14 @@ namespace ufp4::analysis::inline UFP4_CODE {
 
 /// One report of all matrices of a batch, quantized as quantize(format, x, which, policies...) would.
 template <class T, class... Policies>
-report measure(const cpu::context& ctx, const format_spec& format, const matrix_batch<T>& x, batch_amax which,
-               const Policies&... policies) {
+report measure(const format_spec& format, const matrix_batch<T>& x, batch_amax which, const Policies&... policies) {
+  const cpu::context ctx = ufp4::detail::context_among(policies...);
   detail::totals all;
   ufp4::detail::each_of_batch("analysis::measure", ctx, format, x, which, ufp4::detail::collect(policies...),
                               [&](std::size_t i, const auto& options) {
                                 detail::add_piece(ctx, format, ufp4::detail::source_of(x[i]), options, all);
                               });
   return all.result(format);
-}
-template <class T, class... Policies>
-report measure(const format_spec& format, const matrix_batch<T>& x, batch_amax which, const Policies&... policies) {
-  return measure(cpu::context{}, format, x, which, policies...);
 }
 
 }  // namespace ufp4::analysis::inline UFP4_CODE

@@ -392,16 +392,17 @@ namespace ufp4::inline UFP4_CODE {
 /// | errors       | std::invalid_argument for blocks of different numbers of rows, elements of one byte, or an       |
 /// |              | invalid format                                                                                   |
 /// | bits         | numerics 5; the same on every instruction set and with every number of threads                   |
-inline any_quantized cast(const cpu::context& ctx, const detail::quantized_argument& q, const format_spec& to,
-                          cast_report& report) {
+inline any_quantized cast(const detail::quantized_argument& q, const format_spec& to, cast_report& report,
+                          const cpu::context& ctx = {}) {
   detail::check_cast("cast", q, to);
   any_quantized out(to, q.rows(), q.cols(), q.transform());
   out.set_tensor_scale(detail::cast_to(ctx, q, to, out.storage(), report));
   return out;
 }
 /// The same into the caller's memory of storage_size(to, ...), not overlapping q, to which the returned view refers.
-inline any_quantized_view cast_into(const cpu::context& ctx, const detail::quantized_argument& q, const format_spec& to,
-                                    const quantized_storage& memory, cast_report& report) {
+inline any_quantized_view cast_into(const detail::quantized_argument& q, const format_spec& to,
+                                    const quantized_storage& memory, cast_report& report,
+                                    const cpu::context& ctx = {}) {
   constexpr const char* operation = "cast_into";
   detail::check_cast(operation, q, to);
   detail::check_spans(operation, to, q.rows(), q.cols(), q.transform(), memory.codes, memory.scales);
@@ -409,27 +410,20 @@ inline any_quantized_view cast_into(const cpu::context& ctx, const detail::quant
   const float scale = detail::cast_to(ctx, q, to, memory, report);
   return {to, memory.codes, memory.scales, scale, q.rows(), q.cols(), q.transform()};
 }
-/// The same on all cores, with or without a report.
-inline any_quantized cast(const detail::quantized_argument& q, const format_spec& to, cast_report& report) {
-  return cast(cpu::context{}, q, to, report);
-}
-inline any_quantized cast(const detail::quantized_argument& q, const format_spec& to) {
+/// The same without a report.
+inline any_quantized cast(const detail::quantized_argument& q, const format_spec& to, const cpu::context& ctx = {}) {
   cast_report ignored;
-  return cast(q, to, ignored);
+  return cast(q, to, ignored, ctx);
 }
 /// The same with the format as a type: cast<nvfp4>(q).
 template <any_block_format To, quantized_like Q>
-quantized_matrix<To> cast(const cpu::context& ctx, const Q& q, cast_report& report) {
-  return quantized_matrix<To>(cast(ctx, any_quantized_view(q), spec_of<To>, report));
+quantized_matrix<To> cast(const Q& q, cast_report& report, const cpu::context& ctx = {}) {
+  return quantized_matrix<To>(cast(any_quantized_view(q), spec_of<To>, report, ctx));
 }
 template <any_block_format To, quantized_like Q>
-quantized_matrix<To> cast(const Q& q, cast_report& report) {
-  return cast<To>(cpu::context{}, q, report);
-}
-template <any_block_format To, quantized_like Q>
-quantized_matrix<To> cast(const Q& q) {
+quantized_matrix<To> cast(const Q& q, const cpu::context& ctx = {}) {
   cast_report ignored;
-  return cast<To>(q, ignored);
+  return cast<To>(q, ignored, ctx);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

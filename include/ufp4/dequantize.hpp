@@ -50,54 +50,45 @@ namespace ufp4::inline UFP4_CODE {
 /// | aliasing  | out must not overlap q's codes or scales, and its elements not each other                   |
 /// | bits      | identical for every isa and thread count                                                    |
 template <quantized_like Q, matrix_scalar T>
-void dequantize(const cpu::context& ctx, const Q& q, const matrix_view<T>& out) {
+void dequantize(const Q& q, const matrix_view<T>& out, const cpu::context& ctx = {}) {
   detail::check_dequantize("dequantize", q, out);
   constexpr detail::features needs = detail::features_of_matrix<Q> | detail::features_of_scalar<T>;
   detail::dequantize_to<needs>(ctx, detail::quantized_source_of(q), out);
 }
 /// The same of a prepacked matrix: dequantize(unpack(p), out).
 template <prepacked_like P, matrix_scalar T>
-void dequantize(const cpu::context& ctx, const P& p, const matrix_view<T>& out) {
+void dequantize(const P& p, const matrix_view<T>& out, const cpu::context& ctx = {}) {
   detail::check_dequantize("dequantize", p, out);
-  dequantize(ctx, unpack(p), out);
+  dequantize(unpack(p), out, ctx);
 }
 /// out = fl(scale * (code - zero point)), rounded to out's type. Threads and errors as dequantize of other matrices.
 template <matrix_scalar T>
-void dequantize(const cpu::context& ctx, const zero_point_matrix& w, const matrix_view<T>& out) {
+void dequantize(const zero_point_matrix& w, const matrix_view<T>& out, const cpu::context& ctx = {}) {
   detail::check_decoded("dequantize", w, out);
   const detail::sink to = detail::sink_of(out);
   cpu::detail::parallel_rows(ctx, w.rows(), w.cols(), [&](std::size_t first, std::size_t last) {
     detail::dequantize_zero_points(w, to, first, last);
   });
 }
-template <detail::decodable Q, matrix_scalar T>
-void dequantize(const Q& q, const matrix_view<T>& out) {
-  dequantize(cpu::context{}, q, out);
-}
-
 /// For other arguments: says which of them is not accepted.
-template <class Q, class Out>
+template <detail::no_context Q, detail::no_context Out>
   requires(!detail::viewable<Out> && !detail::is_batch<Out>)
-void dequantize(const cpu::context&, const Q&, const Out&) {
+void dequantize(const Q&, const Out&, const cpu::context& = {}) {
   constexpr bool is_matrix = detail::viewable<Out>;
   static_assert(is_matrix, "dequantize: out is a matrix_view or matrix of float, bf16 or fp16");
 }
-template <detail::no_context Q, class Out>
-  requires(!detail::viewable<Out> && !detail::is_batch<Out>)
-void dequantize(const Q& q, const Out& out) {
-  dequantize(cpu::context{}, q, out);
+template <class T = float, class... Arguments>
+void dequantize(const cpu::context&, const Arguments&...) {
+  constexpr bool is_alone = sizeof...(Arguments) == 0;
+  static_assert(is_alone, "dequantize: a cpu::context is the last argument");
 }
 
 /// Decodes into a new matrix of T: dequantize<bf16>(q).
 template <matrix_scalar T = float, detail::decodable Q>
-matrix<T> dequantize(const cpu::context& ctx, const Q& q) {
+matrix<T> dequantize(const Q& q, const cpu::context& ctx = {}) {
   auto out = matrix<T>::uninitialized(q.rows(), q.cols());
-  dequantize(ctx, q, static_cast<const matrix_view<T>&>(out));
+  dequantize(q, static_cast<const matrix_view<T>&>(out), ctx);
   return out;
-}
-template <matrix_scalar T = float, detail::decodable Q>
-matrix<T> dequantize(const Q& q) {
-  return dequantize<T>(cpu::context{}, q);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -84,42 +84,38 @@ namespace ufp4::cpu::inline UFP4_CODE {
 
 /// quantized_gemm(a, b, c, options).
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
-explanation explain(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
-                    const gemm_options& options = {}) {
+explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options,
+                    const context& ctx = {}) {
   return detail::explain_gemm(ctx,
                               detail::kernels::gemm<ufp4::detail::features_of_product<A, B, accumulate::folded_bf16>>,
                               ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options));
 }
 template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
-explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
-  return explain(context{}, a, b, c, options);
+explanation explain(const A& a, const B& b, const matrix_view<T>& c, const std::same_as<context> auto&... ctx) {
+  return explain(a, b, c, gemm_options{}, ctx...);
 }
 
 /// quantize<F>(x, policies...), quantize_into and fake_quantize.
 template <quantizer_target F, matrix_scalar T, class... Policies>
-explanation explain(const context& ctx, const matrix_view<T>& x, const Policies&... policies) {
+explanation explain(const matrix_view<T>& x, const Policies&... policies) {
   const auto options = ufp4::detail::collect_for<format_of<F>, T>(policies...);
   return detail::explain_quantize<options.needs>(
-      ctx, ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
+      ufp4::detail::context_among(policies...),
+      ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
       ufp4::detail::make_coder<ufp4::detail::preset_of<F>>(spec_of<format_of<F>>, options, 0.0f));
 }
 /// The same with the format as data.
 template <matrix_scalar T, class... Policies>
-explanation explain(const context& ctx, const format_spec& format, const matrix_view<T>& x,
-                    const Policies&... policies) {
+explanation explain(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
   const auto options = ufp4::detail::collect_as_data<T>(policies...);
-  return detail::explain_quantize<options.needs>(ctx,
+  return detail::explain_quantize<options.needs>(ufp4::detail::context_among(policies...),
                                                  ufp4::detail::make_job(ufp4::detail::source_of(x), format, options),
                                                  ufp4::detail::make_coder(format, options, 0.0f));
-}
-template <quantizer_target F, matrix_scalar T, class... Policies>
-explanation explain(const matrix_view<T>& x, const Policies&... policies) {
-  return explain<F>(context{}, x, policies...);
 }
 
 /// dequantize(q, out).
 template <quantized_like Q, matrix_scalar T>
-explanation explain(const context& ctx, const Q& q, const matrix_view<T>&) {
+explanation explain(const Q& q, const matrix_view<T>&, const context& ctx = {}) {
   const isa tier = resolve(ctx);
   const auto& kernels =
       detail::kernels::dequantize < ufp4::detail::features_of_matrix<Q> | ufp4::detail::features_of_scalar < T >>
@@ -127,23 +123,15 @@ explanation explain(const context& ctx, const Q& q, const matrix_view<T>&) {
   const bool is_portable = detail::is_decoded_by_scalar(any_quantized_view(q).spec());
   return detail::explain_row("dequantize", detail::kernel_for(kernels, is_portable ? isa::scalar : tier), tier, ctx);
 }
-template <quantized_like Q, matrix_scalar T>
-explanation explain(const Q& q, const matrix_view<T>& out) {
-  return explain(context{}, q, out);
-}
 
 /// hadamard_forward(x, out, t) and hadamard_inverse.
 template <matrix_scalar X, matrix_scalar Y, transform Transform>
-explanation explain(const context& ctx, const matrix_view<X>&, const matrix_view<Y>&, const Transform&) {
+explanation explain(const matrix_view<X>&, const matrix_view<Y>&, const Transform&, const context& ctx = {}) {
   const isa tier = resolve(ctx);
   const auto& table =
       detail::kernels::hadamard < ufp4::detail::features_of_scalar<X> | ufp4::detail::features_of_scalar < Y >>
       ;
   return detail::explain_row("hadamard", detail::kernel_for(table, tier), tier, ctx);
-}
-template <matrix_scalar X, matrix_scalar Y, transform Transform>
-explanation explain(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
-  return explain(context{}, x, out, t);
 }
 
 }  // namespace ufp4::cpu::inline UFP4_CODE

@@ -77,46 +77,39 @@ namespace ufp4::inline UFP4_CODE {
 /// | K = 0     | the same formulas with an empty sum; M = 0 or N = 0: nothing happens                                 |
 /// | bits      | exact_blocks: identical on every backend, isa and thread count. fast: within the bound of numerics 6 |
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
-void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c,
-                    const gemm_options& options) {
+void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options,
+                    const cpu::context& ctx = {}) {
   detail::multiply<accumulate::folded_bf16>(ctx, a, b, c, options);
 }
+/// The same with the default options, optionally followed by a context; compiles only what `fast` needs.
 template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
-void quantized_gemm(const cpu::context& ctx, const A& a, const B& b, const matrix_view<T>& c) {
-  detail::multiply<accumulate::fast>(ctx, a, b, c, {});
-}
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
-void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options) {
-  quantized_gemm(cpu::context{}, a, b, c, options);
-}
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
-void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c) {
-  quantized_gemm(cpu::context{}, a, b, c);
+void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const std::same_as<cpu::context> auto&... ctx) {
+  static_assert(sizeof...(ctx) <= 1, "two contexts in one call");
+  detail::multiply<accumulate::fast>(detail::context_among(ctx...), a, b, c, {});
 }
 
 /// For other arguments: says which of them is not accepted.
-template <class A, class B, class C>
+template <detail::no_context A, class B, class C>
   requires(!detail::viewable<C> && !detail::is_batch<C>)
-void quantized_gemm(const cpu::context&, const A&, const B&, const C&, const gemm_options& = {}) {
+void quantized_gemm(const A&, const B&, const C&, const gemm_options& = {}, const cpu::context& = {}) {
   constexpr bool is_matrix = detail::viewable<C>;
   static_assert(is_matrix, "quantized_gemm: C is a matrix_view or matrix of float, bf16 or fp16");
 }
-template <detail::no_context A, class B, class C>
-  requires(!detail::viewable<C> && !detail::is_batch<C>)
-void quantized_gemm(const A& a, const B& b, const C& c, const gemm_options& options = {}) {
-  quantized_gemm(cpu::context{}, a, b, c, options);
+template <class A, class B, class C>
+void quantized_gemm(const cpu::context&, const A&, const B&, const C&, const gemm_options& = {}) {
+  static_assert(std::is_void_v<A>, "quantized_gemm: a cpu::context is the last argument");
 }
 
 /// Weights in the order in which the GEMM kernels read them, for a right operand that is used again: the same bits as
 /// with q itself, in less time. A copy: q may go.
-inline any_prepacked prepack(const cpu::context& ctx, const detail::quantized_argument& q) {
+inline any_prepacked prepack(const detail::quantized_argument& q, const cpu::context& ctx = {}) {
   any_prepacked out(q.spec(), q.rows(), q.cols(), q.transform());
   detail::prepack_to(ctx, q, out);
   return out;
 }
 /// The same into the caller's memory of prepacked_size, which must not overlap q. The returned view refers to it.
-inline any_prepacked_view prepack_into(const cpu::context& ctx, const detail::quantized_argument& q,
-                                       const quantized_storage& memory) {
+inline any_prepacked_view prepack_into(const detail::quantized_argument& q, const quantized_storage& memory,
+                                       const cpu::context& ctx = {}) {
   constexpr const char* operation = "prepack_into";
   detail::check_prepacked_spans(operation, {q.spec(), q.tensor_scale(), q.rows(), q.cols(), q.transform()},
                                 memory.codes, memory.scales);
@@ -125,25 +118,21 @@ inline any_prepacked_view prepack_into(const cpu::context& ctx, const detail::qu
   return {q.spec(), memory.codes, memory.scales, q.tensor_scale(), q.rows(), q.cols(), q.transform()};
 }
 template <quantized Q>
-prepacked_matrix<typename Q::format> prepack(const cpu::context& ctx, const Q& q) {
+prepacked_matrix<typename Q::format> prepack(const Q& q, const cpu::context& ctx = {}) {
   prepacked_matrix<typename Q::format> out(q.rows(), q.cols(), q.transform());
   detail::prepack_to(ctx, q, out);
   return out;
-}
-template <quantized_like Q>
-auto prepack(const Q& q) {
-  return prepack(cpu::context{}, q);
 }
 
 /// Rows or columns of a prepacked matrix, prepacked: copies, with the conditions of those of a quantized matrix.
 template <prepacked_owner P>
 P row_range(const P& p, std::size_t first, std::size_t count) {
   const auto q = unpack(p);
-  return prepack(cpu::context{.threads = 1}, row_range(q, first, count));
+  return prepack(row_range(q, first, count), cpu::context{.threads = 1});
 }
 template <prepacked_owner P>
 P col_range(const P& p, std::size_t first, std::size_t count) {
-  return prepack(cpu::context{.threads = 1}, col_range(unpack(p), first, count));
+  return prepack(col_range(unpack(p), first, count), cpu::context{.threads = 1});
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -37,8 +37,8 @@ namespace ufp4::inline UFP4_CODE {
 /// | C       | no two may overlap, and none an operand of any product                                              |
 /// | bias    | must be empty: one row would not fit all                                                            |
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
-void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, const Cs& c,
-                            const gemm_options& options = {}) {
+void quantized_gemm_grouped(const As& a, const Bs& b, const Cs& c, const gemm_options& options = {},
+                            const cpu::context& ctx = {}) {
   static_assert(quantized_like<typename As::value_type>, "a: a sequence of quantized matrices or views of them");
   static_assert(quantized_like<typename Bs::value_type> || prepacked_like<typename Bs::value_type>,
                 "b: a sequence of quantized matrices, views of them, or prepacked matrices");
@@ -59,10 +59,6 @@ void quantized_gemm_grouped(const cpu::context& ctx, const As& a, const Bs& b, c
   using B = typename Bs::value_type;
   cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<detail::features_of_product<A, B, accumulate::folded_bf16>>,
                          jobs);
-}
-template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
-void quantized_gemm_grouped(const As& a, const Bs& b, const Cs& c, const gemm_options& options = {}) {
-  quantized_gemm_grouped(cpu::context{}, a, b, c, options);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -55,24 +55,19 @@ namespace ufp4::inline UFP4_CODE {
 /// | errors  | std::invalid_argument as quantized_gemm's, before anything is written; C must not overlap X or bias |
 /// | memory  | one binary32 matrix of the shape of C, and a float for each group of W                           |
 template <matrix_scalar T, matrix_scalar U>
-void quantized_gemm(const cpu::context& ctx, const matrix_view<T>& x, const zero_point_matrix& w,
-                    const matrix_view<U>& c, const gemm_options& options = {}) {
+void quantized_gemm(const matrix_view<T>& x, const zero_point_matrix& w, const matrix_view<U>& c,
+                    const gemm_options& options = {}, const cpu::context& ctx = {}) {
   const detail::sink out = detail::sink_of(c);
   detail::check_gemm("quantized_gemm", x, w.signed_part(), out, options);
   auto product = matrix<float>::uninitialized(c.rows(), c.cols());
-  quantized_gemm(ctx, x, w.signed_part(), static_cast<const matrix_view<float>&>(product),
-                 {.alpha = options.alpha, .accumulate = options.accumulate});
+  quantized_gemm(x, w.signed_part(), static_cast<const matrix_view<float>&>(product),
+                 {.alpha = options.alpha, .accumulate = options.accumulate}, ctx);
   const detail::buffer<float> offsets(w.scales().size());
   cpu::detail::in_exact_environment(&detail::zero_point_offsets, &w, offsets.data());
   const detail::source from = detail::source_of(x);
   cpu::detail::parallel_rows(ctx, c.rows(), c.cols() * 4, [&](std::size_t first, std::size_t last) {
     detail::finish_zero_points(from, w, offsets, product, out, options, first, last);
   });
-}
-template <matrix_scalar T, matrix_scalar U>
-void quantized_gemm(const matrix_view<T>& x, const zero_point_matrix& w, const matrix_view<U>& c,
-                    const gemm_options& options = {}) {
-  quantized_gemm(cpu::context{}, x, w, c, options);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -1,9 +1,9 @@
 // ufp4 - amax, quantize, quantize_into, fake_quantize: from a matrix of floats to 4-bit blocks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// An operation takes an optional cpu::context; the format, as data or as a template argument; a matrix_view (or matrix)
-// of float, bf16 or fp16 (matrix_element lists the types); and policies in any order: a transform, a rounding policy, a
-// scale rule, tensor_amax, shard, count_into. A rounding policy or scale rule of the program, and a compat preset, run
+// An operation takes the format, as data or as a template argument; a matrix_view (or matrix) of float, bf16 or fp16
+// (matrix_element lists the types); and policies in any order: a transform, a rounding policy, a scale rule,
+// tensor_amax, shard, count_into, cpu::context. A rounding policy or scale rule of the program, and a compat preset, run
 // in portable code; cpu::explain reports it.
 //
 // | blocks and transform | along the columns (the contraction axis); transpose(x) for the rows                        |
@@ -241,51 +241,24 @@ auto one_row(const R& values) {
   return matrix_view<const value_in<R>>(all.data(), 1, all.size());
 }
 
-/// As the first argument of an operation: not a context, so the default one is meant.
 template <class T>
 concept no_context = !std::same_as<T, cpu::context>;
+
+/// The context among the policies of a call, or the default.
+template <class... Policies>
+cpu::context context_among(const Policies&... policies) {
+  cpu::context ctx;
+  [[maybe_unused]] const auto take = [&ctx]<class P>(const P& policy) {
+    if constexpr (!no_context<P>) ctx = policy;
+  };
+  if constexpr (!(no_context<Policies> && ...)) (take(policies), ...);
+  return ctx;
+}
 
 template <class T>
 void viewed(const matrix_view<T>&);
 template <class T>
 concept viewable = requires(const T& x) { viewed(x); };
-
-/// Policy, but for a batch, before whose policies there is a batch_amax: its overload checks them.
-template <class X, class Policy>
-using unless_batch = std::conditional_t<is_batch<X>, transform_spec, Policy>;
-
-/// The type of quantize<F>(x); F is void for a format as data.
-template <class F, class X>
-struct quantized_as {
-  using type = void;  // does not compile: see quantizes
-};
-template <quantizer_target F, class X>
-  requires(viewable<X> || row_of_values<X>)
-struct quantized_as<F, X> {
-  using type = quantized_matrix<format_of<F>>;
-};
-template <viewable X>
-struct quantized_as<void, X> {
-  using type = any_quantized;
-};
-
-/// Whether quantize<F>(x) can be meant; otherwise the program does not compile, and the reason says what is accepted.
-template <class F, class X>
-constexpr bool quantizes() {
-  constexpr bool is_format = quantizer_target<F>, is_matrix = viewable<X> || contiguous_values<X> || is_batch<X>;
-  static_assert(is_format,
-                "quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a "
-                "compat preset");
-  static_assert(is_matrix, "quantize: x is a matrix_view, a matrix, a span, array or vector, or a matrix_batch");
-  if constexpr (!viewable<X> && contiguous_values<X>) {
-    constexpr bool known = row_of_values<X>;
-    static_assert(known,
-                  "quantize: the elements of x are float, bf16 or fp16 (matrix_element lists the types); convert "
-                  "others, such as double, first");
-    if constexpr (!known) return false;
-  }
-  return is_format && is_matrix;
-}
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
@@ -294,7 +267,7 @@ namespace ufp4::inline UFP4_CODE {
 /// The tensor amax of x: the largest finite magnitude, after a transform if one is given (padding included). The tensor
 /// scale of a two-level format is computed from it. 0 if x is empty or has no finite element.
 template <matrix_scalar T, transform Transform = transform_spec>
-tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const Transform& t = {}) {
+tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}, const cpu::context& ctx = {}) {
   quantize_settings options;
   options.transform = t.spec();
   detail::check_data("amax", "x", x);
@@ -304,42 +277,39 @@ tensor_amax amax(const cpu::context& ctx, const matrix_view<T>& x, const Transfo
   return {detail::amax_of < detail::features_of_scalar<T> |
           detail::features_of_policies<Transform>() > (ctx, detail::make_job(detail::source_of(x), format, options))};
 }
-template <matrix_scalar T, transform Transform = transform_spec>
-tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}) {
-  return amax(cpu::context{}, x, t);
-}
 
 // The format as data: spec_of<nvfp4>, preset("nvfp4"), or a format_spec of the program's own.
 
 /// Quantizes x in a format that is known at run time.
 template <matrix_scalar T, class... Policies>
-any_quantized quantize(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
-                       const Policies&... policies) {
+any_quantized quantize(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
   const auto options = detail::collect_as_data<T>(policies...);
   const detail::source from = detail::source_of(x);
   detail::check_quantize("quantize", format, from, options);
   any_quantized out(format, x.rows(), x.cols(), options.transform);
-  detail::quantize_to(ctx, from, options, out);
+  detail::quantize_to(detail::context_among(policies...), from, options, out);
   return out;
 }
 /// Quantizes into the caller's memory of exactly storage_size(format, x.rows(), x.cols(), transform), without
 /// allocating matrix memory. The returned view refers to it and has the tensor scale. Nothing may overlap.
 template <matrix_scalar T, class... Policies>
-any_quantized_view quantize_into(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
-                                 const quantized_storage& memory, const Policies&... policies) {
-  return detail::quantize_into_memory<any_quantized_view>(ctx, format, detail::source_of(x), memory,
+any_quantized_view quantize_into(const format_spec& format, const matrix_view<T>& x, const quantized_storage& memory,
+                                 const Policies&... policies) {
+  return detail::quantize_into_memory<any_quantized_view>(detail::context_among(policies...), format,
+                                                          detail::source_of(x), memory,
                                                           detail::collect_as_data<T>(policies...));
 }
 /// Quantizes into a matrix of that format, shape and transform, without allocating matrix memory.
 template <matrix_scalar T, class... Policies>
-void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
-  detail::quantize_again(ctx, detail::source_of(x), detail::collect_as_data<T>(policies...), out);
+void quantize_into(const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
+  detail::quantize_again(detail::context_among(policies...), detail::source_of(x),
+                         detail::collect_as_data<T>(policies...), out);
 }
 /// dequantize(quantize(format, x, policies...)) in one pass: see the typed fake_quantize below.
 template <matrix_scalar T, matrix_scalar U, class... Policies>
-void fake_quantize(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
-                   const matrix_view<U>& out, const Policies&... policies) {
-  detail::fake_quantize_to(ctx, detail::source_of(x), format, detail::sink_of(out),
+void fake_quantize(const format_spec& format, const matrix_view<T>& x, const matrix_view<U>& out,
+                   const Policies&... policies) {
+  detail::fake_quantize_to(detail::context_among(policies...), detail::source_of(x), format, detail::sink_of(out),
                            detail::collect_as_data<T, U>(policies...));
 }
 
@@ -347,80 +317,73 @@ void fake_quantize(const cpu::context& ctx, const format_spec& format, const mat
 
 /// Quantizes x.
 template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
+quantized_matrix<format_of<F>> quantize(const matrix_view<T>& x, const Policies&... policies) {
   const auto options = detail::options_for<format_of<F>, T>(policies...);
   detail::check_quantize<F>("quantize", x, options);
   quantized_matrix<format_of<F>> out(x.rows(), x.cols(), options.transform);
-  detail::quantize_to<detail::preset_of<F>>(ctx, detail::source_of(x), options, out);
+  detail::quantize_to<detail::preset_of<F>>(detail::context_among(policies...), detail::source_of(x), options, out);
   return out;
 }
 
 /// Quantizes a span, an array or a vector as one row.
 template <quantizer_target F, detail::row_of_values R, class... Policies>
-quantized_matrix<format_of<F>> quantize(const cpu::context& ctx, const R& values, const Policies&... policies) {
-  return quantize<F>(ctx, detail::one_row(values), policies...);
+quantized_matrix<format_of<F>> quantize(const R& values, const Policies&... policies) {
+  return quantize<F>(detail::one_row(values), policies...);
 }
 
 /// Quantizes x into the caller's memory, without allocating matrix memory: see the untyped overload above.
 template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix_view<T>& x,
-                                           const quantized_storage& memory, const Policies&... policies) {
+quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, const quantized_storage& memory,
+                                           const Policies&... policies) {
   const auto options = detail::options_for<format_of<F>, T>(policies...);
   detail::check_preset<F>("quantize_into", options);
   return detail::quantize_into_memory<quantized_view<format_of<F>>, detail::preset_of<F>>(
-      ctx, spec_of<format_of<F>>, detail::source_of(x), memory, options);
+      detail::context_among(policies...), spec_of<format_of<F>>, detail::source_of(x), memory, options);
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_view<format_of<F>> quantize_into(const cpu::context& ctx, const matrix_view<T>& x,
-                                           std::span<std::uint8_t> codes,
+quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, std::span<std::uint8_t> codes,
                                            std::span<typename format_of<F>::scale_type> scales,
                                            const Policies&... policies) {
-  return quantize_into<F>(ctx, x, quantized_storage{codes, std::as_writable_bytes(scales)}, policies...);
+  return quantize_into<F>(x, quantized_storage{codes, std::as_writable_bytes(scales)}, policies...);
 }
 
 /// Quantizes into a quantized_matrix of that shape and transform, without allocating matrix memory.
 template <any_block_format F, matrix_scalar T, class... Policies>
-void quantize_into(const cpu::context& ctx, const matrix_view<T>& x, quantized_matrix<F>& out,
-                   const Policies&... policies) {
-  detail::quantize_again(ctx, detail::source_of(x), detail::options_for<F, T>(policies...), out);
+void quantize_into(const matrix_view<T>& x, quantized_matrix<F>& out, const Policies&... policies) {
+  detail::quantize_again(detail::context_among(policies...), detail::source_of(x),
+                         detail::options_for<F, T>(policies...), out);
 }
 
 /// dequantize(quantize<F>(x, policies...)) in one pass, bit for bit, without storing codes. With undo_transform{} the
 /// inverse transform is applied to the decoded values. `out` has x's shape; it may be x itself (the same data and
 /// strides), but may not overlap it otherwise.
 template <quantizer_target F, matrix_scalar T, matrix_scalar U, class... Policies>
-void fake_quantize(const cpu::context& ctx, const matrix_view<T>& x, const matrix_view<U>& out,
-                   const Policies&... policies) {
+void fake_quantize(const matrix_view<T>& x, const matrix_view<U>& out, const Policies&... policies) {
   const auto options = detail::options_for<format_of<F>, T, U>(policies...);
   detail::check_preset<F>("fake_quantize", options);
-  detail::fake_quantize_to<detail::preset_of<F>>(ctx, detail::source_of(x), spec_of<format_of<F>>, detail::sink_of(out),
-                                                 options);
+  detail::fake_quantize_to<detail::preset_of<F>>(detail::context_among(policies...), detail::source_of(x),
+                                                 spec_of<format_of<F>>, detail::sink_of(out), options);
 }
 
-// Without a context: all cores, the best kernels of the machine.
+// Other arguments: says which of them is not accepted.
 
-/// quantize<F>(x, policies...) of a matrix, a range or a batch, and quantize(format, x, policies...).
-template <class F, detail::no_context X, class... Policies>
-typename detail::quantized_as<F, X>::type quantize(const X& x, const Policies&... policies) {
-  if constexpr (detail::quantizes<F, X>() && detail::are_policies<detail::unless_batch<X, Policies>...>())
-    return quantize<F>(cpu::context{}, x, policies...);
-  else
-    return typename detail::quantized_as<F, X>::type();  // not reached: the program does not compile
-}
-template <class X, class... Policies>
-typename detail::quantized_as<void, X>::type quantize(const format_spec& format, const X& x,
-                                                      const Policies&... policies) {
-  return quantize(cpu::context{}, format, x, policies...);
-}
-/// For other arguments: says which of them is not accepted.
 template <class F, class X, class... Policies>
   requires(!quantizer_target<F> || (!detail::viewable<X> && !detail::row_of_values<X> && !detail::is_batch<X>))
-auto quantize(const cpu::context&, const X&, const Policies&...) {
-  detail::quantizes<F, X>();
+void quantize(const X&, const Policies&...) {
+  constexpr bool is_format = quantizer_target<F>,
+                 is_matrix = detail::viewable<X> || detail::contiguous_values<X> || detail::is_batch<X>,
+                 is_known = !detail::contiguous_values<X> || detail::viewable<X> || detail::row_of_values<X>;
+  static_assert(is_format,
+                "quantize<F>: F is a block format, such as nvfp4 or block_format<fp4<E2M1>, e4m3, 16>, or a "
+                "compat preset");
+  static_assert(is_matrix, "quantize: x is a matrix_view, a matrix, a span, array or vector, or a matrix_batch");
+  static_assert(is_known,
+                "quantize: the elements of x are float, bf16 or fp16 (matrix_element lists the types); convert "
+                "others, such as double, first");
 }
 template <class X, class... Policies>
   requires(!detail::viewable<X> && !detail::is_batch<X>)
-void quantize(const cpu::context&, const format_spec&, const X&, const Policies&...) {
+void quantize(const format_spec&, const X&, const Policies&...) {
   constexpr bool is_matrix = detail::viewable<X>;
   static_assert(is_matrix, "quantize: x is a matrix_view, matrix or matrix_batch of float, bf16 or fp16");
 }
@@ -431,38 +394,10 @@ void quantize(const X&, float (*)(float), const Policies&...) {
                 "quantize: a rounding policy is a class such as nearest_even, stochastic, or one of "
                 "your own (rounding_policy in concepts.hpp), not a function");
 }
-template <matrix_scalar T, class... Policies>
-any_quantized_view quantize_into(const format_spec& format, const matrix_view<T>& x, const quantized_storage& memory,
-                                 const Policies&... policies) {
-  return quantize_into(cpu::context{}, format, x, memory, policies...);
-}
-template <matrix_scalar T, class... Policies>
-void quantize_into(const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
-  quantize_into(cpu::context{}, x, out, policies...);
-}
-template <matrix_scalar T, matrix_scalar U, class... Policies>
-void fake_quantize(const format_spec& format, const matrix_view<T>& x, const matrix_view<U>& out,
-                   const Policies&... policies) {
-  fake_quantize(cpu::context{}, format, x, out, policies...);
-}
-template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, const quantized_storage& memory,
-                                           const Policies&... policies) {
-  return quantize_into<F>(cpu::context{}, x, memory, policies...);
-}
-template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, std::span<std::uint8_t> codes,
-                                           std::span<typename format_of<F>::scale_type> scales,
-                                           const Policies&... policies) {
-  return quantize_into<F>(cpu::context{}, x, codes, scales, policies...);
-}
-template <any_block_format F, matrix_scalar T, class... Policies>
-void quantize_into(const matrix_view<T>& x, quantized_matrix<F>& out, const Policies&... policies) {
-  quantize_into(cpu::context{}, x, out, policies...);
-}
-template <quantizer_target F, matrix_scalar T, matrix_scalar U, class... Policies>
-void fake_quantize(const matrix_view<T>& x, const matrix_view<U>& out, const Policies&... policies) {
-  fake_quantize<F>(cpu::context{}, x, out, policies...);
+template <class F = void, class... Arguments>
+void quantize(const cpu::context&, const Arguments&...) {
+  constexpr bool is_alone = sizeof...(Arguments) == 0;
+  static_assert(is_alone, "quantize: a cpu::context is a policy, and comes after the matrix");
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -55,18 +55,14 @@ namespace ufp4::inline UFP4_CODE {
 
 /// Quantizes x to nvfp4 by MS-EDEN after a transform. Two operands of one product need different random bits.
 template <matrix_scalar T, transform Transform>
-quantized_matrix<nvfp4> quantize_ms_eden(const cpu::context& ctx, const matrix_view<T>& x, const Transform& t,
-                                         const stochastic& random_bits) {
+quantized_matrix<nvfp4> quantize_ms_eden(const matrix_view<T>& x, const Transform& t, const stochastic& random_bits,
+                                         const cpu::context& ctx = {}) {
   const transform_spec transform = t.spec();
   detail::check_ms_eden("quantize_ms_eden", detail::source_of(x), transform);
   quantized_matrix<nvfp4> out(x.rows(), x.cols(), transform);
   out.set_tensor_scale(detail::quantize_whole_ms_eden(ctx, detail::source_of(x), transform, random_bits,
                                                       {out.codes().data(), out.scale_bytes().data()}));
   return out;
-}
-template <matrix_scalar T, transform Transform>
-quantized_matrix<nvfp4> quantize_ms_eden(const matrix_view<T>& x, const Transform& t, const stochastic& random_bits) {
-  return quantize_ms_eden(cpu::context{}, x, t, random_bits);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

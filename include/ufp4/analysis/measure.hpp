@@ -227,8 +227,9 @@ class any_measurement {
 
   /// Adds the next rows.
   template <matrix_scalar T, class... Policies>
-  void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-    detail::add_piece(ctx, format_, detail::source_of(x), detail::collect_as_data<T>(policies...), totals_);
+  void add(const matrix_view<T>& x, const Policies&... policies) {
+    detail::add_piece(ufp4::detail::context_among(policies...), format_, detail::source_of(x),
+                      detail::collect_as_data<T>(policies...), totals_);
   }
   report result() const { return totals_.result(format_); }  ///< The report over all rows so far.
 
@@ -243,10 +244,11 @@ class measurement {
  public:
   /// Adds the next rows.
   template <matrix_scalar T, class... Policies>
-  void add(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
+  void add(const matrix_view<T>& x, const Policies&... policies) {
     const auto options = detail::options_for<format_of<F>, T>(policies...);
     detail::check_preset<F>("analysis::measure", options);
-    detail::add_piece<detail::preset_of<F>>(ctx, spec_of<format_of<F>>, detail::source_of(x), options, totals_);
+    detail::add_piece<detail::preset_of<F>>(ufp4::detail::context_among(policies...), spec_of<format_of<F>>,
+                                            detail::source_of(x), options, totals_);
   }
   report result() const { return totals_.result(spec_of<format_of<F>>); }  ///< The report over all rows so far.
 
@@ -256,25 +258,16 @@ class measurement {
 
 /// Quantizes x as quantize(format, x, policies...) does, and returns the error and the counts. Nothing is stored.
 template <matrix_scalar T, class... Policies>
-report measure(const cpu::context& ctx, const format_spec& format, const matrix_view<T>& x,
-               const Policies&... policies) {
-  any_measurement whole(format);
-  whole.add(ctx, x, policies...);
-  return whole.result();
-}
-template <matrix_scalar T, class... Policies>
 report measure(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
-  return measure(cpu::context{}, format, x, policies...);
-}
-template <quantizer_target F, matrix_scalar T, class... Policies>
-report measure(const cpu::context& ctx, const matrix_view<T>& x, const Policies&... policies) {
-  measurement<F> whole;
-  whole.add(ctx, x, policies...);
+  any_measurement whole(format);
+  whole.add(x, policies...);
   return whole.result();
 }
 template <quantizer_target F, matrix_scalar T, class... Policies>
 report measure(const matrix_view<T>& x, const Policies&... policies) {
-  return measure<F>(cpu::context{}, x, policies...);
+  measurement<F> whole;
+  whole.add(x, policies...);
+  return whole.result();
 }
 
 /// The gain of a transform on x in a format, in dB (negative for a loss): 10 log10(NMSE without / NMSE with).

@@ -82,7 +82,7 @@ std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, 
     const format_spec format = format_of(&out.format);
     expects(format == from.spec(), "to.format is not the format of q");
     check_same_matrix(from, out);
-    out.tensor_scale = prepack_into(ctx, from, storage_of("to", out, UFP4_PREPACKED, format)).tensor_scale();
+    out.tensor_scale = prepack_into(from, storage_of("to", out, UFP4_PREPACKED, format), ctx).tensor_scale();
   });
 }
 

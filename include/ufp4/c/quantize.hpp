@@ -31,9 +31,9 @@ inline void hadamard(bool inverse, const ufp4_context* context, const ufp4_matri
   const transform_spec t = transform_of(&given("transform", transform));
   with_views(matrix_of("x", x), matrix_of("out", out), [&](const auto& from, const auto& to) {
     if (inverse)
-      hadamard_inverse(ctx, from, to, t);
+      hadamard_inverse(from, to, t, ctx);
     else
-      hadamard_forward(ctx, from, to, t);
+      hadamard_forward(from, to, t, ctx);
   });
 }
 
@@ -87,7 +87,7 @@ inline void cast(const cpu::context& ctx, const ufp4_quantized* q, ufp4_quantize
   const format_spec format = format_of(&to.format);
   check_same_matrix(from, to);
   cast_report counted;
-  to.tensor_scale = cast_into(ctx, from, format, storage_of("to", to, UFP4_CANONICAL, format), counted).tensor_scale();
+  to.tensor_scale = cast_into(from, format, storage_of("to", to, UFP4_CANONICAL, format), counted, ctx).tensor_scale();
   add_cast(report, counted);
 }
 
@@ -139,7 +139,7 @@ std::int32_t ufp4_amax(const ufp4_context* context, const ufp4_matrix* x, const 
     given("amax", amax);
     const context_of ctx(context);
     const transform_spec t = transform_of(transform);
-    with_view(matrix_of("x", x), [&](const auto& view) { *amax = ufp4::amax(ctx, view, t).value; });
+    with_view(matrix_of("x", x), [&](const auto& view) { *amax = ufp4::amax(view, t, ctx).value; });
   });
 }
 std::int32_t ufp4_quantize(const ufp4_context* context, const ufp4_matrix* x, const ufp4_quantize_options* options,
@@ -155,9 +155,9 @@ std::int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quantized* 
     const context_of ctx(context);
     with_view(matrix_of("out", out), [&](const auto& view) {
       if (is_prepacked(q))
-        dequantize(ctx, view_of<any_prepacked_view>("q", q), view);
+        dequantize(view_of<any_prepacked_view>("q", q), view, ctx);
       else
-        dequantize(ctx, view_of("q", q), view);
+        dequantize(view_of("q", q), view, ctx);
     });
   });
 }

@@ -28,8 +28,9 @@ class executor_ref {
   void (*run_)(void*, std::size_t, task_ref) = nullptr;
 };
 
-/// The first argument of every operation. Default: all cores that the process may use, the best instructions. No member
-/// changes a bit of a result that numerics.md calls bit-exact; `threads` and `executor` change no bit of any result.
+/// A policy of the operations that take policies; the last argument of the others. Default: all cores that the process
+/// may use, the best instructions. No member changes a bit of a result that numerics.md calls bit-exact; `threads` and
+/// `executor` change no bit of any result.
 struct context {
   int threads = 0;                     ///< at most; 0: all these cores. Small work stays on the caller's thread
   cpu::isa isa = cpu::isa::automatic;  ///< std::invalid_argument if the machine or the build lacks the tier

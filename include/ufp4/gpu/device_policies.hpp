@@ -49,6 +49,7 @@ auto host_part(const P& policy) {
 
 template <class... Policies>
 auto collect(const Policies&... policies) {
+  static_assert(!(std::same_as<Policies, cpu::context> || ...), "a cpu::context has no effect on a GPU");
   static_assert(!(std::same_as<Policies, count_into> || ...),
                 "count_into is in host memory, which a kernel cannot write: use count_at{a quantize_report in device "
                 "memory}");

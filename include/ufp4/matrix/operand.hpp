@@ -18,6 +18,8 @@ struct quantize_request {
 /// quantized_gemm(operand<F>(x, policies...), ...) equals quantized_gemm(quantize<F>(x, policies...), ...) bit for bit.
 template <class Format, matrix_scalar T, class... Policies>
 UFP4_HOST_MEMBER inline auto operand(const matrix_view<T>& x, const Policies&... policies) {
+  static_assert(!(std::same_as<Policies, cpu::context> || ...),
+                "operand: the cpu::context is the last argument of quantized_gemm");
   const auto options = detail::collect_for<format_of<Format>, T>(policies...);
   return quantize_request<Format, T, std::remove_const_t<decltype(options)>>{x, options};
 }

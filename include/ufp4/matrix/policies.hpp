@@ -1,8 +1,12 @@
-// ufp4 - the policies of a call, in any order: transform, rounding, scale rule, tensor_amax, shard, count_into.
+// ufp4 - the policies of a call, in any order: transform, rounding, scale rule, tensor_amax, shard, count_into, context.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ufp4/matrix/job.hpp>
+
+namespace ufp4::cpu::inline UFP4_TYPES {
+struct context;
+}
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -80,7 +84,7 @@ struct rule_of<First, Rest...> : std::conditional_t<scale_rule<First>, std::type
 template <class P>
 concept policy = std::same_as<P, choose_grid> || transform<P> || rounding_policy<P> || any_scale_rule<P> ||
                  std::same_as<P, tensor_amax> || std::same_as<P, shard> || std::same_as<P, count_into> ||
-                 std::same_as<P, undo_transform>;
+                 std::same_as<P, undo_transform> || std::same_as<P, cpu::context>;
 
 /// What policies of these types can need.
 template <class... Policies>
@@ -123,7 +127,7 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.place = policy;
   } else if constexpr (std::same_as<P, count_into>)
     options.report = &policy.report;
-  else
+  else if constexpr (std::same_as<P, undo_transform>)
     options.undo = true;
 }
 
@@ -133,11 +137,11 @@ constexpr bool are_policies() {
   constexpr bool all = (policy<Policies> && ...);
   static_assert(all,
                 "not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard, "
-                "count_into (and for fake_quantize undo_transform)");
+                "count_into, cpu::context (and for fake_quantize undo_transform)");
   return all;
 }
 
-/// `given`: what formats and element types need.
+/// `given`: what formats and element types need. A context is not among the options: context_among (quantize.hpp).
 template <features given = format_features | features::half_input, class... Policies>
 constexpr auto collect(const Policies&... policies) {
   are_policies<Policies...>();
@@ -148,6 +152,7 @@ constexpr auto collect(const Policies&... policies) {
   static_assert(!(scale_rule<Policies> || ...) || !(search_policy<Policies> || ...),
                 "a search looks around a scale rule of the library's own, not around one of the program's");
   static_assert((0 + ... + int{search_policy<Policies>}) <= 1, "two searches for a scale in one call");
+  static_assert((0 + ... + int{std::same_as<Policies, cpu::context>}) <= 1, "two contexts in one call");
   static_assert(!(scale_rule<Policies> || ...) || !(std::same_as<Policies, choose_grid> || ...),
                 "choose_grid compares the scales of a rule of the library's own");
   using all_options = quantize_options<typename rounding_of<Policies...>::type, typename rule_of<Policies...>::type>;

@@ -5,7 +5,6 @@
 // | matrices   | float, bf16 or fp16 views with any strides; the output must not overlap an input, or itself          |
 // | W          | a matrix, or a quantized_weight (recipe/quantize_weight.hpp) of this step and layer: the same bits   |
 // | errors     | std::invalid_argument names the argument and the values, before anything is written                  |
-// | context    | an optional cpu::context comes first; without one: all cores, the best instructions                  |
 // | part       | a call may hold a part of a batch: token_shard of recipe/recipe.hpp                                  |
 //
 // *_grouped are for a mixture of experts: tokens sorted by expert (recipe::expert_offsets), W and dW stacked, E*N x K.
@@ -111,17 +110,17 @@ namespace ufp4::inline UFP4_CODE {
 /// Y[T,N] = X[T,K] W[N,K]^T + bias under the recipe's fprop. With `saved`, also quantizes X^T for wgrad: the bits that
 /// linear_backward_weight would compute from x at this step and layer.
 template <matrix_scalar X, recipe::detail::linear_weight W, matrix_scalar Y>
-void linear_forward(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x, const W& w,
-                    const matrix_view<Y>& y, const recipe::forward_options& options = {}) {
+void linear_forward(const recipe::bound_recipe& now, const matrix_view<X>& x, const W& w, const matrix_view<Y>& y,
+                    const recipe::forward_options& options = {}, const cpu::context& ctx = {}) {
   const std::size_t offsets[] = {0, x.rows()};
   recipe::detail::forward("linear_forward", ctx, now, detail::source_of(x), offsets, w, detail::sink_of(y), options);
 }
 
 /// dX[T,K] = dY[T,N] W[N,K] under the recipe's dgrad; overwrites dX or adds to it.
 template <matrix_scalar D, recipe::detail::linear_weight W, matrix_scalar X>
-void linear_backward_input(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                           const W& w, const matrix_view<X>& dx,
-                           recipe::write_mode mode = recipe::write_mode::overwrite) {
+void linear_backward_input(const recipe::bound_recipe& now, const matrix_view<D>& dy, const W& w,
+                           const matrix_view<X>& dx, recipe::write_mode mode = recipe::write_mode::overwrite,
+                           const cpu::context& ctx = {}) {
   const std::size_t offsets[] = {0, dy.rows()};
   recipe::detail::backward_input("linear_backward_input", ctx, now, detail::source_of(dy), offsets, w,
                                  detail::sink_of(dx), mode);
@@ -129,9 +128,9 @@ void linear_backward_input(const cpu::context& ctx, const recipe::bound_recipe& 
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, from x or what linear_forward saved; overwrites dW or adds.
 template <matrix_scalar D, recipe::detail::linear_activation X, matrix_scalar W>
-void linear_backward_weight(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                            const X& x_or_saved, const matrix_view<W>& dw,
-                            recipe::write_mode mode = recipe::write_mode::overwrite) {
+void linear_backward_weight(const recipe::bound_recipe& now, const matrix_view<D>& dy, const X& x_or_saved,
+                            const matrix_view<W>& dw, recipe::write_mode mode = recipe::write_mode::overwrite,
+                            const cpu::context& ctx = {}) {
   const std::size_t offsets[] = {0, dy.rows()};
   recipe::detail::backward_weight("linear_backward_weight", ctx, now, detail::source_of(dy),
                                   recipe::detail::activation_of(x_or_saved), offsets, detail::sink_of(dw), mode);
@@ -139,58 +138,31 @@ void linear_backward_weight(const cpu::context& ctx, const recipe::bound_recipe&
 
 /// linear_forward of each expert's tokens with its rows of W; bias has E * N entries, stacked as W.
 template <matrix_scalar X, recipe::detail::linear_weight W, matrix_scalar Y>
-void linear_forward_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
-                            recipe::expert_offsets offsets, const W& w, const matrix_view<Y>& y,
-                            const recipe::forward_options& options = {}) {
+void linear_forward_grouped(const recipe::bound_recipe& now, const matrix_view<X>& x, recipe::expert_offsets offsets,
+                            const W& w, const matrix_view<Y>& y, const recipe::forward_options& options = {},
+                            const cpu::context& ctx = {}) {
   recipe::detail::forward("linear_forward_grouped", ctx, now, detail::source_of(x), offsets, w, detail::sink_of(y),
                           options);
 }
 
 /// linear_backward_input of each expert's tokens with its rows of W.
 template <matrix_scalar D, recipe::detail::linear_weight W, matrix_scalar X>
-void linear_backward_input_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
+void linear_backward_input_grouped(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                    recipe::expert_offsets offsets, const W& w, const matrix_view<X>& dx,
-                                   recipe::write_mode mode = recipe::write_mode::overwrite) {
+                                   recipe::write_mode mode = recipe::write_mode::overwrite,
+                                   const cpu::context& ctx = {}) {
   recipe::detail::backward_input("linear_backward_input_grouped", ctx, now, detail::source_of(dy), offsets, w,
                                  detail::sink_of(dx), mode);
 }
 
 /// linear_backward_weight of each expert's tokens into its rows of dW.
 template <matrix_scalar D, recipe::detail::linear_activation X, matrix_scalar W>
-void linear_backward_weight_grouped(const cpu::context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                    const X& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
-                                    recipe::write_mode mode = recipe::write_mode::overwrite) {
+void linear_backward_weight_grouped(const recipe::bound_recipe& now, const matrix_view<D>& dy, const X& x_or_saved,
+                                    recipe::expert_offsets offsets, const matrix_view<W>& dw,
+                                    recipe::write_mode mode = recipe::write_mode::overwrite,
+                                    const cpu::context& ctx = {}) {
   recipe::detail::backward_weight("linear_backward_weight_grouped", ctx, now, detail::source_of(dy),
                                   recipe::detail::activation_of(x_or_saved), offsets, detail::sink_of(dw), mode);
-}
-
-// Without a context: all cores, the best kernels of the machine.
-
-void linear_forward(const recipe::bound_recipe& now, const auto& x, const auto& w, const auto& y,
-                    const recipe::forward_options& options = {}) {
-  linear_forward(cpu::context{}, now, x, w, y, options);
-}
-void linear_backward_input(const recipe::bound_recipe& now, const auto& dy, const auto& w, const auto& dx,
-                           recipe::write_mode mode = recipe::write_mode::overwrite) {
-  linear_backward_input(cpu::context{}, now, dy, w, dx, mode);
-}
-void linear_backward_weight(const recipe::bound_recipe& now, const auto& dy, const auto& x_or_saved, const auto& dw,
-                            recipe::write_mode mode = recipe::write_mode::overwrite) {
-  linear_backward_weight(cpu::context{}, now, dy, x_or_saved, dw, mode);
-}
-void linear_forward_grouped(const recipe::bound_recipe& now, const auto& x, recipe::expert_offsets offsets,
-                            const auto& w, const auto& y, const recipe::forward_options& options = {}) {
-  linear_forward_grouped(cpu::context{}, now, x, offsets, w, y, options);
-}
-void linear_backward_input_grouped(const recipe::bound_recipe& now, const auto& dy, recipe::expert_offsets offsets,
-                                   const auto& w, const auto& dx,
-                                   recipe::write_mode mode = recipe::write_mode::overwrite) {
-  linear_backward_input_grouped(cpu::context{}, now, dy, offsets, w, dx, mode);
-}
-void linear_backward_weight_grouped(const recipe::bound_recipe& now, const auto& dy, const auto& x_or_saved,
-                                    recipe::expert_offsets offsets, const auto& dw,
-                                    recipe::write_mode mode = recipe::write_mode::overwrite) {
-  linear_backward_weight_grouped(cpu::context{}, now, dy, x_or_saved, offsets, dw, mode);
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -154,8 +154,8 @@ namespace ufp4::recipe::inline UFP4_CODE {
 /// the codes as the right operand of a GEMM. The result is independent of w's memory; what the recipe does not quantize
 /// is copied in bf16. Under a token_shard the weights' amax_agreement is called here, not by later operations.
 template <matrix_scalar T>
-quantized_weight quantize_weight(const cpu::context& ctx, const bound_recipe& now, const matrix_view<T>& w,
-                                 const weight_options& options = {}) {
+quantized_weight quantize_weight(const bound_recipe& now, const matrix_view<T>& w, const weight_options& options = {},
+                                 const cpu::context& ctx = {}) {
   const detail::source from = ufp4::detail::source_of(w);
   const detail::shape s = detail::check_quantize_weight(now, from, options);
   cpu::resolve(ctx);
@@ -165,10 +165,6 @@ quantized_weight quantize_weight(const cpu::context& ctx, const bound_recipe& no
   if (options.forward) made.raw(1) = detail::make_weight(ctx, now, 1, parts);
   if (options.backward) made.raw(3) = detail::make_weight(ctx, now, 3, detail::transposed(parts));
   return made;
-}
-template <matrix_scalar T>
-quantized_weight quantize_weight(const bound_recipe& now, const matrix_view<T>& w, const weight_options& options = {}) {
-  return quantize_weight(cpu::context{}, now, w, options);
 }
 
 }  // namespace ufp4::recipe::inline UFP4_CODE
