@@ -25,7 +25,7 @@ bench::row row_at(const place& p, std::string format) {
 template <class F, class T>
 void add_rows(const bench::settings& s, const std::string& name) {
   const auto explain = [](cpu::isa tier) {
-    return cpu::explain(cpu::context{.isa = tier}, quantized_view<F>{}, matrix_view<T>{});
+    return cpu::explain(quantized_view<F>{}, matrix_view<T>{}, cpu::context{.isa = tier});
   };
   const auto row = [&](const place& p) { return row_at(p, name); };
   bench::add_at(bench::places(s, bench::tiers_of(explain)), row, [=](const place& p) {
@@ -33,7 +33,7 @@ void add_rows(const bench::settings& s, const std::string& name) {
     const auto q = bench::quantized_operand<F, 0>(rows, cols);
     const auto out = bench::output_matrix<T>(rows, cols);
     const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
-    return [=] { dequantize(ctx, q, out); };
+    return [=] { dequantize(q, out, ctx); };
   });
 }
 

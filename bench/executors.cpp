@@ -66,13 +66,13 @@ void add_products(const char* name, const peers::product& p) {
       ufp4::quantize<format>(ufp4::matrix_view<const float>{peers::weights().data(), peers::n, peers::k}));
   std::vector<float> y(p.m * peers::n);
   add_row(name, b.size(), [&](const ufp4::cpu::context& ctx, std::size_t i) {
-    ufp4::quantized_gemm(ctx, a, b[i], ufp4::matrix_view<float>{y.data(), p.m, peers::n});
+    ufp4::quantized_gemm(a, b[i], ufp4::matrix_view<float>{y.data(), p.m, peers::n}, ctx);
   });
 }
 void add_quantize(const char* name, std::size_t rows) {
   auto q = ufp4::quantize<ufp4::mxfp4>(ufp4::matrix_view<const float>{peers::weights().data(), rows, peers::k});
   add_row(name, 1, [&](const ufp4::cpu::context& ctx, std::size_t) {
-    ufp4::quantize_into(ctx, ufp4::matrix_view<const float>{peers::weights().data(), rows, peers::k}, q);
+    ufp4::quantize_into(ufp4::matrix_view<const float>{peers::weights().data(), rows, peers::k}, q, ctx);
   });
 }
 

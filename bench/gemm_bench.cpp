@@ -146,7 +146,7 @@ product single(std::string name, accumulate mode, const Left& left, const Rights
   product p{std::move(name), F::block_size, &bytes_of_weights<F>, {}, {}};
   const gemm_options options{.accumulate = mode};
   p.explain = [=](const cpu::context& ctx, const size& s) {
-    return cpu::explain(ctx, left(s), rights(s, 1)[0], bench::output_matrix<float>(s.m, s.n), options);
+    return cpu::explain(left(s), rights(s, 1)[0], bench::output_matrix<float>(s.m, s.n), options, ctx);
   };
   p.prepare = [=](const cpu::context& ctx, const size& s) -> std::function<void()> {
     const product shape{"", F::block_size, &bytes_of_weights<F>, {}, {}};
@@ -155,9 +155,9 @@ product single(std::string name, accumulate mode, const Left& left, const Rights
     const auto c = bench::output_matrix<float>(s.m, s.n);
     const auto next = std::make_shared<std::size_t>(0);
     if constexpr (std::is_reference_v<decltype(b)>)
-      return [=, &b] { quantized_gemm(ctx, a, b[(*next)++ % b.size()], c, options); };
+      return [=, &b] { quantized_gemm(a, b[(*next)++ % b.size()], c, options, ctx); };
     else
-      return [=] { quantized_gemm(ctx, a, b[(*next)++ % b.size()], c, options); };
+      return [=] { quantized_gemm(a, b[(*next)++ % b.size()], c, options, ctx); };
   };
   return p;
 }
@@ -214,11 +214,11 @@ product experts(const std::string& name, accumulate mode, bool one_call) {
     const gemm_options options{.accumulate = mode};
     if (one_call)
       return [=] {
-        quantized_gemm_grouped(ctx, std::span<const quantized_view<F>>(a), std::span<const quantized_view<F>>(b),
-                               std::span<const matrix_view<float>>(c), options);
+        quantized_gemm_grouped(std::span<const quantized_view<F>>(a), std::span<const quantized_view<F>>(b),
+                               std::span<const matrix_view<float>>(c), options, ctx);
       };
     return [=] {
-      for (std::size_t e = 0; e < s.experts; ++e) quantized_gemm(ctx, a[e], b[e], c[e], options);
+      for (std::size_t e = 0; e < s.experts; ++e) quantized_gemm(a[e], b[e], c[e], options, ctx);
     };
   };
   return p;
@@ -341,7 +341,7 @@ void add_small_calls() {
   const gemm_options options{};
   add_small_call(
       "quantized_gemm nvfp4", "1x256x256", "GFLOP/s", 2e-9 * n * n,
-      [=](const cpu::context& ctx) { return [=] { quantized_gemm(ctx, qx, qw, y, options); }; },
+      [=](const cpu::context& ctx) { return [=] { quantized_gemm(qx, qw, y, options, ctx); }; },
       [=] {
         static const auto job = detail::gemm_job_of(qx, qw, detail::sink_of(y), options);
         static cpu::detail::gemm_job_place place;
@@ -359,7 +359,7 @@ void add_small_calls() {
   static auto q = quantize<mxfp4>(x);  // one level: no pass for the amax of the whole
   add_small_call(
       "quantize_into mxfp4", "1KB", "GB/s", 1e-9 * n * sizeof(float),
-      [=](const cpu::context& ctx) { return [=] { quantize_into(ctx, x, q); }; },
+      [=](const cpu::context& ctx) { return [=] { quantize_into(x, q, ctx); }; },
       [=] {
         const auto policies = detail::collect();
         const auto job = detail::make_job(detail::source_of(x), spec_of<mxfp4>, policies);

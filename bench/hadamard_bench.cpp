@@ -24,7 +24,7 @@ template <int n>
 void add_rows(const bench::settings& s, bool in_place) {
   const auto explain = [](cpu::isa tier) {
     const matrix_view<float> x{nullptr, 256, 256};
-    return cpu::explain(cpu::context{.isa = tier}, x, x, random_hadamard<n>{42});
+    return cpu::explain(x, x, random_hadamard<n>{42}, cpu::context{.isa = tier});
   };
   const auto row = [&](const place& p) {
     return row_at(p, std::to_string(n) + (in_place ? " in place" : " to another"), in_place);
@@ -34,7 +34,7 @@ void add_rows(const bench::settings& s, bool in_place) {
     const auto out = bench::output_matrix<float>(rows, cols);
     const matrix_view<const float> x = in_place ? out : bench::plain_matrix<float>(rows, cols);
     const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
-    return [=] { hadamard_forward(ctx, x, out, random_hadamard<n>{42}); };
+    return [=] { hadamard_forward(x, out, random_hadamard<n>{42}, ctx); };
   });
 }
 

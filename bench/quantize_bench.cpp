@@ -30,7 +30,7 @@ struct reading {
 template <class F, class T, class... Policies>
 void add_rows(const bench::settings& s, const std::string& name, reading how, const Policies&... policies) {
   const auto explain = [&](cpu::isa tier) {
-    return cpu::explain<F>(cpu::context{.isa = tier}, matrix_view<const T>{nullptr, 256, 256}, policies...);
+    return cpu::explain<F>(matrix_view<const T>{nullptr, 256, 256}, policies..., cpu::context{.isa = tier});
   };
   const auto row = [&](const place& p) { return row_at(p, name); };
   bench::add_at(bench::places(s, bench::tiers_of(explain)), row, [=](const place& p) {
@@ -40,7 +40,7 @@ void add_rows(const bench::settings& s, const std::string& name, reading how, co
     const auto codes = bench::output_span<std::uint8_t>(bench::code_bytes<F>(rows, cols));
     const auto scales = bench::output_span<typename F::scale_type>(rows * cols / F::block_size);
     const cpu::context ctx{.threads = p.threads, .isa = p.on.tier};
-    return [=] { quantize_into<F>(ctx, read, codes, scales, policies...); };
+    return [=] { quantize_into<F>(read, codes, scales, policies..., ctx); };
   });
 }
 

@@ -56,7 +56,7 @@ any_quantized checked(const Q& q, const format_spec& to, cast_report& report) {
   CHECK(report.inexact_elements == differences(q, out));
   CHECK((report.noise == 0) == (report.inexact_elements == 0));
   cast_report again;
-  CHECK(cast(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, q, to, again) == out);
+  CHECK(cast(q, to, again, cpu::context{.threads = 1, .isa = cpu::isa::scalar}) == out);
   CHECK((again.noise == report.noise && again.inexact_blocks == report.inexact_blocks));
   return out;
 }
@@ -171,14 +171,14 @@ TEST_CASE(
   std::vector<std::byte> scales(size.scales, std::byte{0xA5});
   cast_report report, expected;
   const auto into = [&](const quantized_storage& memory) {
-    return support::rejection([&] { (void)cast_into({}, q, spec_of<mxfp4>, memory, report); });
+    return support::rejection([&] { (void)cast_into(q, spec_of<mxfp4>, memory, report); });
   };
   CHECK(into({{codes.data(), size.codes - 1}, scales}) ==
         "cast_into: codes has 239 bytes, but 5 x 96 elements (96 with padding) take 240");
   CHECK(into({{const_cast<std::uint8_t*>(q.codes().data()), size.codes}, scales}) ==
         "cast_into: codes overlaps the quantized matrix");
   CHECK((report.blocks == 0 && codes == std::vector<std::uint8_t>(size.codes, 0xA5)));
-  const any_quantized_view made = cast_into({}, q, spec_of<mxfp4>, {codes, scales}, report);
+  const any_quantized_view made = cast_into(q, spec_of<mxfp4>, {codes, scales}, report);
   CHECK(made == cast(q, spec_of<mxfp4>, expected));
   CHECK((made.codes().data() == codes.data() && made.scale_bytes().data() == scales.data()));
   CHECK((report.noise == expected.noise && report.inexact_blocks == expected.inexact_blocks && report.blocks == 15));

@@ -53,7 +53,7 @@ void check_every_code(float tensor_scale) {
     codes[i] = static_cast<std::uint8_t>(2 * i % 16 + (2 * i + 1) % 16 * 16);
   const quantized_view<F> q(codes, scales, tensor_scale, scales.size(), length);
   support::guarded<float> out(scales.size() * length);
-  dequantize(one_thread, q, matrix_view<float>{out.data(), scales.size(), length});
+  dequantize(q, matrix_view<float>{out.data(), scales.size(), length}, one_thread);
   REQUIRE(out.guards_intact());
   for (std::size_t b = 0; b < scales.size(); ++b) {
     const float s = model::fl(model::value_of(f.s, support::scale_bits(scales[b])));
@@ -116,12 +116,12 @@ void check_output() {
     CAPTURE(cols);
     const std::vector<float> x = source.values(3 * cols, cols % 2 == 0);
     const matrix_view<const float> view{x.data(), 3, cols};
-    const auto q = quantize<e1m2_f32>(one_thread, view);
+    const auto q = quantize<e1m2_f32>(view, one_thread);
     std::vector<float> exact(3 * cols);
-    dequantize(one_thread, q, matrix_view<float>{exact.data(), 3, cols});
+    dequantize(q, matrix_view<float>{exact.data(), 3, cols}, one_thread);
     support::guarded<T> out(3 * cols, 1), fake(3 * cols, 1);
-    dequantize(one_thread, q, matrix_view<T>{out.data(), 3, cols});
-    fake_quantize<e1m2_f32>(one_thread, view, matrix_view<T>{fake.data(), 3, cols});
+    dequantize(q, matrix_view<T>{out.data(), 3, cols}, one_thread);
+    fake_quantize<e1m2_f32>(view, matrix_view<T>{fake.data(), 3, cols}, one_thread);
     for (std::size_t i = 0; i < exact.size(); ++i) {
       const auto got = std::bit_cast<std::uint16_t>(out[i]), want = nearest_bits<T>(exact[i]);
       CAPTURE(exact[i]);

@@ -58,7 +58,7 @@ void check(const expected& want, const A& a, const B& b, std::size_t m, std::siz
   const gemm_options options{.accumulate = mode};
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier), m, n, ufp4::name(mode));
-    const cpu::explanation e = cpu::explain(cpu::context{.isa = tier}, a, b, sized(m, n), options);
+    const cpu::explanation e = cpu::explain(a, b, sized(m, n), options, cpu::context{.isa = tier});
     CHECK(std::string(e.kernel) == want.on(tier));
     CHECK(e.text().find(e.kernel) != std::string::npos);
   }
@@ -156,26 +156,26 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
     CAPTURE(cpu::name(tier));
     const auto x = sized(64, 128);
     const auto q = quantize<nvfp4>(x);
-    CHECK(cpu::explain<nvfp4>(ctx, x, random_hadamard<16>{1}, stochastic{2}).kernel == "quantize_" + best);
-    CHECK(cpu::explain<mx_e1m2>(ctx, transpose(x), mx_ceil{}).kernel == "quantize_" + best);
-    CHECK(cpu::explain<e1m2_f32>(ctx, x, mse_search{}).kernel == "quantize_" + best);
+    CHECK(cpu::explain<nvfp4>(x, random_hadamard<16>{1}, stochastic{2}, ctx).kernel == "quantize_" + best);
+    CHECK(cpu::explain<mx_e1m2>(transpose(x), mx_ceil{}, ctx).kernel == "quantize_" + best);
+    CHECK(cpu::explain<e1m2_f32>(x, mse_search{}, ctx).kernel == "quantize_" + best);
     using squares = block_format<fp4<E2M1>, e4m3, square(16), float>;
-    CHECK(cpu::explain<squares>(ctx, x, mse_search{}).kernel == "quantize_" + best);
-    CHECK(cpu::explain<tetrajet2>(ctx, x, mae_search{}).kernel == "quantize_" + best);
+    CHECK(cpu::explain<squares>(x, mse_search{}, ctx).kernel == "quantize_" + best);
+    CHECK(cpu::explain<tetrajet2>(x, mae_search{}, ctx).kernel == "quantize_" + best);
     for (const format_spec& format : {spec_of<if4>, spec_of<razer>, spec_of<hif4>})
-      CHECK(cpu::explain(ctx, format, x, mse_search{}).kernel == "quantize_" + best);
+      CHECK(cpu::explain(format, x, mse_search{}, ctx).kernel == "quantize_" + best);
     using irregular = block_format<nf4, e6m2, grouped(32, 16)>;
-    CHECK(cpu::explain<irregular>(ctx, x, mse_search{}).kernel == std::string("quantize_scalar"));
-    CHECK(cpu::explain<mxfp8_e4m3>(ctx, x, stochastic{2}, mse_search{}).kernel == "quantize_" + best);
-    CHECK(cpu::explain<compat::ggml_mxfp4>(ctx, x).kernel == std::string("quantize_scalar"));
-    CHECK(cpu::explain(ctx, x, x, hadamard<64>{}).kernel == "hadamard_" + best);
-    CHECK(std::string(cpu::explain(ctx, q, x).kernel).rfind("dequantize_" + best, 0) == 0);
-    CHECK(std::string(cpu::explain(ctx, quantize<if4>(x), x).kernel).rfind("dequantize_" + best, 0) == 0);
+    CHECK(cpu::explain<irregular>(x, mse_search{}, ctx).kernel == std::string("quantize_scalar"));
+    CHECK(cpu::explain<mxfp8_e4m3>(x, stochastic{2}, mse_search{}, ctx).kernel == "quantize_" + best);
+    CHECK(cpu::explain<compat::ggml_mxfp4>(x, ctx).kernel == std::string("quantize_scalar"));
+    CHECK(cpu::explain(x, x, hadamard<64>{}, ctx).kernel == "hadamard_" + best);
+    CHECK(std::string(cpu::explain(q, x, ctx).kernel).rfind("dequantize_" + best, 0) == 0);
+    CHECK(std::string(cpu::explain(quantize<if4>(x), x, ctx).kernel).rfind("dequantize_" + best, 0) == 0);
     for (const format_spec& format : {spec_of<block_format<int4, float, 8>>, spec_of<mxfp8_e4m3>,
                                       spec_of<block_format<ufp4::int8, e4m3, 16, per_row<float>>>})
-      CHECK(cpu::explain(ctx, quantize(format, x), x).kernel == std::string("dequantize_scalar"));
+      CHECK(cpu::explain(quantize(format, x), x, ctx).kernel == std::string("dequantize_scalar"));
     if (tier != cpu::isa::scalar) {
-      CHECK(cpu::explain<irregular>(ctx, x, mse_search{}).note ==
+      CHECK(cpu::explain<irregular>(x, mse_search{}, ctx).note ==
             "no " + std::string(cpu::name(tier)) + " kernel takes this call");
     }
   }
@@ -183,14 +183,14 @@ TEST_CASE("the other operations run the vector kernel of their tier, and say whe
 
 TEST_CASE("explain says how sums are made, and rejects a tier that is not there", "[explain]") {
   const auto qx = operand<nvfp4>(sized(128, 4096)), qw = operand<nvfp4>(sized(4096, 4096));
-  const cpu::explanation scalar = cpu::explain(cpu::context{.isa = cpu::isa::scalar}, qx, qw, sized(128, 4096));
+  const cpu::explanation scalar = cpu::explain(qx, qw, sized(128, 4096), cpu::context{.isa = cpu::isa::scalar});
   CHECK(scalar.text() == "quantized_gemm: gemm_scalar (scalar), tiles of 1 x 1 x 1, accumulate fast");
   if (cpu::available().has(cpu::isa::avx512)) {
-    const cpu::explanation e = cpu::explain(cpu::context{.isa = cpu::isa::avx512}, qx, qw, sized(128, 4096));
+    const cpu::explanation e = cpu::explain(qx, qw, sized(128, 4096), cpu::context{.isa = cpu::isa::avx512});
     CHECK(e.text() == "quantized_gemm: gemm_int8_avx512 (avx512), tiles of 8 x 16 x 4, accumulate exact_blocks");
   }
   for (const cpu::isa tier : cpu::all_isas)
     if (!cpu::available().has(tier))
       CHECK_FALSE(
-          support::rejection([&] { cpu::explain(cpu::context{.isa = tier}, qx, qw, sized(128, 4096)); }).empty());
+          support::rejection([&] { cpu::explain(qx, qw, sized(128, 4096), cpu::context{.isa = tier}); }).empty());
 }

@@ -62,14 +62,14 @@ TEST_CASE("a scale rule works in every operation, on every instruction set and w
   for_each_preset([&](auto row) {
     using F = typename decltype(row)::format;
     CAPTURE(row.name);
-    const auto want = quantize<F>(cpu::context{.isa = cpu::isa::scalar}, x, mean_rule{}, stochastic{.seed = 2});
+    const auto want = quantize<F>(x, mean_rule{}, stochastic{.seed = 2}, cpu::context{.isa = cpu::isa::scalar});
     const matrix<float> decoded = dequantize(want);
     for (const cpu::isa isa : support::runnable_isas()) {
       const cpu::context ctx{.isa = isa};
-      REQUIRE(quantize<F>(ctx, x, mean_rule{}, stochastic{.seed = 2}) == want);
-      REQUIRE(quantize(ctx, row.spec, x, mean_rule{}, stochastic{.seed = 2}) == want);
+      REQUIRE(quantize<F>(x, mean_rule{}, stochastic{.seed = 2}, ctx) == want);
+      REQUIRE(quantize(row.spec, x, mean_rule{}, stochastic{.seed = 2}, ctx) == want);
       matrix<float> out(33, 96);
-      fake_quantize<F>(ctx, x, out, mean_rule{}, stochastic{.seed = 2});
+      fake_quantize<F>(x, out, mean_rule{}, stochastic{.seed = 2}, ctx);
       REQUIRE(std::memcmp(out.data(), decoded.data(), 33 * 96 * sizeof(float)) == 0);
     }
     const auto other = quantize<F>(x, stochastic{.seed = 2});
@@ -169,21 +169,21 @@ void check_all_isas(std::size_t rows, std::size_t cols) {
   const matrix<float> x = random_matrix(rows, rows, cols), w = random_matrix(cols, 70, cols);
   const cpu::context scalar{.isa = cpu::isa::scalar};
   const gemm_options exact{.accumulate = accumulate::exact_blocks};
-  const auto want = quantize<F>(scalar, x, random_hadamard<32>{1}), b = quantize<F>(scalar, w, random_hadamard<32>{1});
-  const matrix<float> decoded = dequantize(scalar, want);
+  const auto want = quantize<F>(x, random_hadamard<32>{1}, scalar), b = quantize<F>(w, random_hadamard<32>{1}, scalar);
+  const matrix<float> decoded = dequantize(want, scalar);
   matrix<float> product(rows, 70);
-  quantized_gemm(scalar, want, b, product, exact);
+  quantized_gemm(want, b, product, exact, scalar);
   for (const cpu::isa isa : support::runnable_isas()) {
     const cpu::context ctx{.isa = isa};
     CAPTURE(cpu::name(isa), rows, cols);
-    REQUIRE(quantize<F>(ctx, x, random_hadamard<32>{1}) == want);
-    const matrix<float> d = dequantize(ctx, want);
+    REQUIRE(quantize<F>(x, random_hadamard<32>{1}, ctx) == want);
+    const matrix<float> d = dequantize(want, ctx);
     REQUIRE(std::memcmp(d.data(), decoded.data(), rows * cols * sizeof(float)) == 0);
     matrix<float> fake(rows, cols), c(rows, 70), p(rows, 70);
-    fake_quantize<F>(ctx, x, fake, random_hadamard<32>{1});
+    fake_quantize<F>(x, fake, random_hadamard<32>{1}, ctx);
     REQUIRE(std::memcmp(fake.data(), decoded.data(), rows * cols * sizeof(float)) == 0);
-    quantized_gemm(ctx, want, b, c, exact);
-    quantized_gemm(ctx, want, prepack(ctx, b), p, exact);
+    quantized_gemm(want, b, c, exact, ctx);
+    quantized_gemm(want, prepack(b, ctx), p, exact, ctx);
     REQUIRE(std::memcmp(c.data(), product.data(), rows * 70 * sizeof(float)) == 0);
     REQUIRE(std::memcmp(p.data(), product.data(), rows * 70 * sizeof(float)) == 0);
   }

@@ -30,8 +30,9 @@ TEST_CASE("out = fma(beta, C, fl(scaled + bias)), in every type and shape of C",
       for (const float beta : {0.0f, 0.7f}) {
         support::guarded<float> c(s.m * s.n);
         for (std::size_t i = 0; i < c.size(); ++i) c[i] = before[i];
-        quantized_gemm(cpu::context{.threads = 1, .isa = tier}, a, b, matrix_view<float>{c.data(), s.m, s.n},
-                       {.alpha = -0.3f, .beta = beta, .accumulate = accumulate::exact_blocks, .bias = bias});
+        quantized_gemm(a, b, matrix_view<float>{c.data(), s.m, s.n},
+                       {.alpha = -0.3f, .beta = beta, .accumulate = accumulate::exact_blocks, .bias = bias},
+                       cpu::context{.threads = 1, .isa = tier});
         bool equal = true;
         for (std::size_t i = 0; i < c.size(); ++i) {
           const float with = model::fl(static_cast<model::wide>(scaled[i]) + static_cast<model::wide>(bias[i % s.n]));

@@ -162,7 +162,7 @@ TEST_CASE("a mode or an instruction set that is a number of nobody's is rejected
   CHECK(support::rejection([&] { quantized_gemm(a, b, out, {.accumulate = static_cast<accumulate>(3)}); }) ==
         "quantized_gemm: invalid accumulate mode 3");
   CHECK(support::rejection([&] {
-          quantized_gemm({.isa = static_cast<cpu::isa>(99)}, a, b, out);
+          quantized_gemm(a, b, out, cpu::context{.isa = static_cast<cpu::isa>(99)});
         }).starts_with("cpu::context::isa: 99 is not an instruction set of ufp4; available: scalar"));
   CHECK(c == std::vector<float>(12, 5.0f));
 }
@@ -186,7 +186,7 @@ TEST_CASE("a tier that the machine lacks is rejected before anything is written"
   const cpu::isa absent = cpu::available().has(cpu::isa::neon) ? cpu::isa::amx : cpu::isa::neon_i8mm;
   support::guarded<float> c(9), poison(9);
   const std::string text = support::rejection(
-      [&] { quantized_gemm(cpu::context{.isa = absent}, a, a, matrix_view<float>{c.data(), 3, 3}); });
+      [&] { quantized_gemm(a, a, matrix_view<float>{c.data(), 3, 3}, cpu::context{.isa = absent}); });
   CHECK(text.find("cpu::context::isa: " + std::string(cpu::name(absent)) + " is not on this machine") == 0);
   CHECK(c.same_bytes(poison.span()));
 }

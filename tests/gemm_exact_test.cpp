@@ -25,7 +25,7 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gem
   const std::size_t m = a.rows(), n = b.rows();
   support::guarded<T> c(m * n);
   const std::vector<float> unread(m * n, NAN);
-  quantized_gemm(cpu::context{.threads = 1}, a, b, matrix_view<T>{c.data(), m, n}, options);
+  quantized_gemm(a, b, matrix_view<T>{c.data(), m, n}, options, cpu::context{.threads = 1});
   const std::vector<float> expected =
       model::exact_blocks(model::side_of(a), model::side_of(b), options.alpha, options.beta, unread);
   std::size_t wrong = 0;
@@ -172,7 +172,7 @@ TEST_CASE("every tier, thread count and executor gives the bits of exact_blocks"
   const std::vector<float> expected = model::exact_blocks(model::side_of(a), model::side_of(b));
   support::on_every_context([&](const cpu::context& context) {
     support::guarded<float> c(131 * 129);
-    quantized_gemm(context, a, b, matrix_view<float>{c.data(), 131, 129}, exactly);
+    quantized_gemm(a, b, matrix_view<float>{c.data(), 131, 129}, exactly, context);
     REQUIRE(c.same_bytes(expected));
     REQUIRE(c.guards_intact());
   });

@@ -31,7 +31,7 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, const gem
       CAPTURE(cpu::name(tier), static_cast<int>(options.accumulate), m, n, a.cols(), options.alpha, beta);
       support::guarded<float> c(m * n);
       if (beta != 0) std::copy(old.begin(), old.end(), c.begin());
-      quantized_gemm(cpu::context{.threads = 1, .isa = tier}, a, b, matrix_view<float>{c.data(), m, n}, options);
+      quantized_gemm(a, b, matrix_view<float>{c.data(), m, n}, options, cpu::context{.threads = 1, .isa = tier});
       REQUIRE(bound.broken_by({c.data(), c.size()}, options, old) == "");
       REQUIRE(c.guards_intact());
     }
@@ -83,7 +83,7 @@ TEST_CASE("where every partial sum is exact, every mode gives the bits of exact_
         CAPTURE(cpu::name(tier), static_cast<int>(mode), a.cols());
         options.accumulate = mode;
         support::guarded<float> c(m * n);
-        quantized_gemm(cpu::context{.isa = tier}, a, b, matrix_view<float>{c.data(), m, n}, options);
+        quantized_gemm(a, b, matrix_view<float>{c.data(), m, n}, options, cpu::context{.isa = tier});
         REQUIRE(c.same_bytes(want));
       }
   });
@@ -111,9 +111,9 @@ TEST_CASE("the fast modes give the same bits on every thread count and executor"
   for (const accumulate mode : {accumulate::fast, accumulate::folded_bf16})
     support::on_every_context([&](const cpu::context& context) {
       support::guarded<float> alone(m * n), together(m * n);
-      quantized_gemm(cpu::context{.threads = 1, .isa = context.isa}, a, b, matrix_view<float>{alone.data(), m, n},
-                     {.accumulate = mode});
-      quantized_gemm(context, a, b, matrix_view<float>{together.data(), m, n}, {.accumulate = mode});
+      quantized_gemm(a, b, matrix_view<float>{alone.data(), m, n}, {.accumulate = mode},
+                     cpu::context{.threads = 1, .isa = context.isa});
+      quantized_gemm(a, b, matrix_view<float>{together.data(), m, n}, {.accumulate = mode}, context);
       REQUIRE(together.same_bytes(alone.span()));
     });
 }

@@ -43,7 +43,7 @@ struct mixture {
 
 void grouped(const cpu::context& ctx, const mixture& m, const std::vector<matrix_view<float>>& c,
              const gemm_options& options = {}) {
-  quantized_gemm_grouped(ctx, m.left, m.right, c, options);
+  quantized_gemm_grouped(m.left, m.right, c, options, ctx);
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ TEST_CASE("every product of a group has the bits of its own quantized_gemm, on a
       support::guarded<float> alone(size), together(size);
       for (std::size_t i = 0; i < size; ++i) alone[i] = together[i] = static_cast<float>(i % 17);
       const auto c = m.cut(alone.data());
-      for (std::size_t e = 0; e < c.size(); ++e) quantized_gemm(ctx, m.left[e], m.right[e], c[e], options);
+      for (std::size_t e = 0; e < c.size(); ++e) quantized_gemm(m.left[e], m.right[e], c[e], options, ctx);
       grouped(ctx, m, m.cut(together.data()), options);
       REQUIRE(together.same_bytes(alone.span()));
       REQUIRE(together.guards_intact());

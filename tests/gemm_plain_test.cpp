@@ -165,7 +165,7 @@ TEST_CASE("plain operands give the same bits on every tier, thread count and exe
   const std::vector<float> expected = model::exact_blocks(model::plain_side(x.values, 130, 540, 16), model::side_of(w));
   support::on_every_context([&](const cpu::context& context) {
     support::guarded<float> c(130 * 70);
-    quantized_gemm(context, x.view(), w, matrix_view<float>{c.data(), 130, 70}, exactly);
+    quantized_gemm(x.view(), w, matrix_view<float>{c.data(), 130, 70}, exactly, context);
     REQUIRE(c.same_bytes(expected));
   });
 }

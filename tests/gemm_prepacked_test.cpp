@@ -22,11 +22,11 @@ namespace {
 template <class A, class B>
 void same_product(const cpu::context& ctx, const A& a, const quantized_matrix<B>& b) {
   CAPTURE(a.rows(), b.rows(), b.cols(), cpu::name(ctx.isa));
-  const auto packed = prepack(ctx, b);
+  const auto packed = prepack(b, ctx);
   for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks, accumulate::folded_bf16}) {
     support::guarded<float> c(a.rows() * b.rows()), d(a.rows() * b.rows());
-    quantized_gemm(ctx, a, b, matrix_view<float>{c.data(), a.rows(), b.rows()}, {.accumulate = mode});
-    quantized_gemm(ctx, a, packed, matrix_view<float>{d.data(), a.rows(), b.rows()}, {.accumulate = mode});
+    quantized_gemm(a, b, matrix_view<float>{c.data(), a.rows(), b.rows()}, {.accumulate = mode}, ctx);
+    quantized_gemm(a, packed, matrix_view<float>{d.data(), a.rows(), b.rows()}, {.accumulate = mode}, ctx);
     REQUIRE(c.same_bytes(d.span()));
     REQUIRE(d.guards_intact());
   }
@@ -173,7 +173,7 @@ TEST_CASE("prepack_into fills the caller's memory with the bytes of prepack, and
   const quantized_size size = prepacked_size(b.spec(), 37, 90);
   support::guarded<std::uint8_t> codes(size.codes);
   support::guarded<std::byte> scales(size.scales);
-  const auto view = prepack_into({}, b, {codes.span(), scales.span()});
+  const auto view = prepack_into(b, {codes.span(), scales.span()});
   REQUIRE((codes.guards_intact() && scales.guards_intact()));
   REQUIRE(std::equal(codes.begin(), codes.end(), expected.codes().begin(), expected.codes().end()));
   REQUIRE(std::equal(scales.begin(), scales.end(), expected.scale_bytes().begin(), expected.scale_bytes().end()));
@@ -184,11 +184,11 @@ TEST_CASE("prepack_into fills the caller's memory with the bytes of prepack, and
   REQUIRE(std::equal(c.data(), c.data() + 5 * 37, d.data()));
   REQUIRE(dequantize(view)(36, 89) == expected(36, 89));
 
-  REQUIRE(support::rejection([&] { prepack_into({}, b, {codes.span().first(8), scales.span()}); }) ==
+  REQUIRE(support::rejection([&] { prepack_into(b, {codes.span().first(8), scales.span()}); }) ==
           "prepack_into: codes has 8 bytes, but 37 x 90 prepacked elements need 2304");
-  REQUIRE(support::rejection([&] { prepack_into({}, b, {codes.span(), scales.span().first(8)}); }) ==
+  REQUIRE(support::rejection([&] { prepack_into(b, {codes.span(), scales.span().first(8)}); }) ==
           "prepack_into: scales has 8 bytes, but 37 x 90 prepacked elements need 288");
   const std::span<std::byte> overlapping = std::as_writable_bytes(codes.span()).first(size.scales);
-  REQUIRE(support::rejection([&] { prepack_into({}, b, {codes.span(), overlapping}); }) ==
+  REQUIRE(support::rejection([&] { prepack_into(b, {codes.span(), overlapping}); }) ==
           "prepack_into: codes overlaps scales");
 }

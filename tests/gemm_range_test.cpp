@@ -101,8 +101,8 @@ std::vector<float> product(const cpu::context& ctx, const A& a, const B& b, cons
                            std::ptrdiff_t gap = 1) {
   const std::size_t m = detail::shape_of(a).rows, n = detail::shape_of(b).rows;
   std::vector<float> memory(m * n * static_cast<std::size_t>(gap), -7.0f), c;
-  quantized_gemm(ctx, a, b, matrix_view<float>{memory.data(), m, n, static_cast<std::ptrdiff_t>(n) * gap, gap},
-                 options);
+  quantized_gemm(a, b, matrix_view<float>{memory.data(), m, n, static_cast<std::ptrdiff_t>(n) * gap, gap}, options,
+                 ctx);
   for (std::size_t i = 0; i < m * n; ++i) c.push_back(memory[i * static_cast<std::size_t>(gap)]);
   return c;
 }
@@ -133,7 +133,7 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b, float alp
                        const std::array<quantized_view<A>, 1> as{a.view()};
                        const std::array<quantized_view<B>, 1> bs{b.view()};
                        const std::array<matrix_view<float>, 1> cs{matrix_view<float>{c.data(), a.rows(), b.rows()}};
-                       quantized_gemm_grouped(ctx, as, bs, cs, options);
+                       quantized_gemm_grouped(as, bs, cs, options, ctx);
                        REQUIRE(expected.wrong_in(c) == "");
                      });
 }
@@ -304,8 +304,8 @@ TEST_CASE("bias and beta are added to results that were computed again", "[gemm]
   for (const accumulate mode : every_mode)
     for (const cpu::isa tier : support::runnable_isas()) {
       std::vector<float> c(60, 3.0f);
-      quantized_gemm({.threads = 1, .isa = tier}, a, b, matrix_view<float>{c.data(), 3, 20},
-                     {.beta = 2.0f, .accumulate = mode, .bias = bias});
+      quantized_gemm(a, b, matrix_view<float>{c.data(), 3, 20}, {.beta = 2.0f, .accumulate = mode, .bias = bias},
+                     {.threads = 1, .isa = tier});
       for (std::size_t i = 0; i < c.size(); ++i) REQUIRE(c[i] == static_cast<float>(i % 20) + 6.0f);
     }
 }

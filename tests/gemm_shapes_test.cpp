@@ -38,7 +38,7 @@ template <class A, class B>
 void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b) {
   CAPTURE(a.rows(), b.rows(), a.cols());
   support::guarded<float> c(a.rows() * b.rows());
-  quantized_gemm(one_thread, a, b, matrix_view<float>{c.data(), a.rows(), b.rows()}, exactly);
+  quantized_gemm(a, b, matrix_view<float>{c.data(), a.rows(), b.rows()}, exactly, one_thread);
   require_equal(c, modelled(a, b));
 }
 
@@ -121,8 +121,8 @@ TEST_CASE("alpha and beta enter where numerics 6 says; C is read only if beta is
       support::guarded<float> c(m * n);
       const std::vector<float> before = beta == 0 ? std::vector<float>(m * n, NAN) : model::wide_floats(gen, m * n, 20);
       for (std::size_t i = 0; i < m * n; ++i) c[i] = before[i];
-      quantized_gemm(one_thread, a, b, matrix_view<float>{c.data(), m, n},
-                     {.alpha = alpha, .beta = beta, .accumulate = accumulate::exact_blocks});
+      quantized_gemm(a, b, matrix_view<float>{c.data(), m, n},
+                     {.alpha = alpha, .beta = beta, .accumulate = accumulate::exact_blocks}, one_thread);
       require_equal(c, modelled(a, b, alpha, beta, before));
     }
 }

@@ -34,8 +34,8 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b) {
       const gemm_options options{.alpha = -2.5f, .accumulate = mode};
       support::guarded<float> c(m * n);
       const matrix_view<float> out{c.data(), m, n};
-      CAPTURE(m, n, a.cols(), cpu::explain(ctx, a, b, out, options).text());
-      quantized_gemm(ctx, a, b, out, options);
+      CAPTURE(m, n, a.cols(), cpu::explain(a, b, out, options, ctx).text());
+      quantized_gemm(a, b, out, options, ctx);
       if (mode == accumulate::exact_blocks)
         REQUIRE(support::same_numbers(c.span(), exact));
       else
@@ -43,7 +43,7 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b) {
       REQUIRE(c.guards_intact());
       if constexpr (!B::is_wide)
         if (mode == accumulate::exact_blocks) {
-          quantized_gemm(ctx, a, prepack(b), out, options);
+          quantized_gemm(a, prepack(b), out, options, ctx);
           REQUIRE(support::same_numbers(c.span(), exact));
         }
     }
@@ -94,8 +94,8 @@ TEST_CASE("hostile scales of operands of one byte give the bits of section 6", "
     for (const cpu::isa tier : support::runnable_isas()) {
       CAPTURE(cpu::name(tier));
       support::guarded<float> c(9 * 21);
-      quantized_gemm(cpu::context{.threads = 1, .isa = tier}, a, b, matrix_view<float>{c.data(), 9, 21},
-                     {.accumulate = accumulate::exact_blocks});
+      quantized_gemm(a, b, matrix_view<float>{c.data(), 9, 21}, {.accumulate = accumulate::exact_blocks},
+                     cpu::context{.threads = 1, .isa = tier});
       REQUIRE(support::same_numbers(c.span(), want));
     }
   };
@@ -116,8 +116,8 @@ TEST_CASE("-128 comes from bits alone and multiplies as -128", "[wide]") {
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier));
     matrix<float> c(3, 18), d(3, 2);
-    quantized_gemm(cpu::context{.isa = tier}, a, w, c);
-    quantized_gemm(cpu::context{.isa = tier}, a, b, d);
+    quantized_gemm(a, w, c, cpu::context{.isa = tier});
+    quantized_gemm(a, b, d, cpu::context{.isa = tier});
     for (std::size_t i = 0; i < 3 * 18; ++i) REQUIRE(c.data()[i] == 128.0f * 8 * 32);
     for (std::size_t i = 0; i < 3 * 2; ++i) REQUIRE(d.data()[i] == 128.0f * 128 * 32);
   }

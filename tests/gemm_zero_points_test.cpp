@@ -64,7 +64,7 @@ TEST_CASE("quantized_gemm with zero points is within its bound of the exact prod
   for (const cpu::isa isa : support::runnable_isas()) {
     CAPTURE(cpu::name(isa));
     matrix<float> c = c0;
-    quantized_gemm(cpu::context{.isa = isa}, x, q, c, {.alpha = 0.5f, .beta = 2.0f, .bias = bias});
+    quantized_gemm(x, q, c, {.alpha = 0.5f, .beta = 2.0f, .bias = bias}, cpu::context{.isa = isa});
     for (std::size_t i = 0; i < tokens; ++i)
       for (std::size_t n = 0; n < rows; ++n) {
         double exact = 0, magnitude = 0;
@@ -81,7 +81,7 @@ TEST_CASE("quantized_gemm with zero points is within its bound of the exact prod
         REQUIRE(std::fabs(static_cast<double>(c(i, n)) - want) <= bound);
       }
     matrix<float> again = c0;
-    quantized_gemm(cpu::context{.threads = 3, .isa = isa}, x, q, again, {.alpha = 0.5f, .beta = 2.0f, .bias = bias});
+    quantized_gemm(x, q, again, {.alpha = 0.5f, .beta = 2.0f, .bias = bias}, cpu::context{.threads = 3, .isa = isa});
     REQUIRE(std::memcmp(again.data(), c.data(), tokens * rows * sizeof(float)) == 0);
   }
 }

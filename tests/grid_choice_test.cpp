@@ -159,12 +159,12 @@ TEST_CASE("fake_quantize, elements, prepacked matrices and ranges of several gri
   const auto check = [&]<class F>(F) {
     for (const cpu::isa tier : {cpu::isa::automatic, cpu::isa::scalar}) {
       const cpu::context ctx{.threads = 2, .isa = tier};
-      const auto q = quantize<F>(ctx, x, stochastic{.seed = 4}, hadamard<32>{});
-      const matrix<float> decoded = dequantize(ctx, q);
+      const auto q = quantize<F>(x, stochastic{.seed = 4}, hadamard<32>{}, ctx);
+      const matrix<float> decoded = dequantize(q, ctx);
       matrix<float> faked(rows, cols);
-      fake_quantize<F>(ctx, x, faked, stochastic{.seed = 4}, hadamard<32>{});
+      fake_quantize<F>(x, faked, stochastic{.seed = 4}, hadamard<32>{}, ctx);
       REQUIRE(same_bits(faked, decoded));
-      const auto packed = prepack(ctx, q);
+      const auto packed = prepack(q, ctx);
       REQUIRE(unpack(packed) == q);
       const auto part = col_range(row_range(any_quantized_view(q), 2, 5), 64, 64);
       for (std::size_t i = 0; i < rows; ++i)
@@ -173,7 +173,7 @@ TEST_CASE("fake_quantize, elements, prepacked matrices and ranges of several gri
           REQUIRE(same_bits(packed(i, k), decoded(i, k)));
           if (i >= 2 && i < 7 && k >= 64 && k < 128) REQUIRE(same_bits(part(i - 2, k - 64), decoded(i, k)));
         }
-      const auto a = analysis::measure<F>({.isa = cpu::isa::scalar}, x), b = analysis::measure<F>(ctx, x);
+      const auto a = analysis::measure<F>(x, cpu::context{.isa = cpu::isa::scalar}), b = analysis::measure<F>(x, ctx);
       REQUIRE((a.sqnr_db == b.sqnr_db && a.histogram == b.histogram));
     }
   };
@@ -197,7 +197,7 @@ TEST_CASE("a product of blocks of several grids is that of their decoded element
     matrix<float> exact(rows, 7), fast(rows, 7), packed(rows, 7);
     quantized_gemm(a, b, exact, {.accumulate = accumulate::exact_blocks});
     quantized_gemm(a, b, fast);
-    quantized_gemm(a, prepack({}, b), packed, {.accumulate = accumulate::exact_blocks});
+    quantized_gemm(a, prepack(b), packed, {.accumulate = accumulate::exact_blocks});
     CHECK(same_bits(packed, exact));
     for (std::size_t i = 0; i < rows; ++i)
       for (std::size_t j = 0; j < 7; ++j) {

@@ -111,8 +111,8 @@ TEST_CASE("thread counts change no bit", "[hadamard]") {
   const std::vector<float> x = integers(300 * 512);
   std::vector<float> one(x.size()), many(x.size());
   const matrix_view<const float> m{x.data(), 300, 512};
-  hadamard_forward(cpu::context{.threads = 1}, m, matrix_view<float>{one.data(), 300, 512}, random_hadamard<128>{2});
-  hadamard_forward(cpu::context{.threads = 5}, m, matrix_view<float>{many.data(), 300, 512}, random_hadamard<128>{2});
+  hadamard_forward(m, matrix_view<float>{one.data(), 300, 512}, random_hadamard<128>{2}, cpu::context{.threads = 1});
+  hadamard_forward(m, matrix_view<float>{many.data(), 300, 512}, random_hadamard<128>{2}, cpu::context{.threads = 5});
   REQUIRE(one == many);
 }
 

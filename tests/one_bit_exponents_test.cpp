@@ -101,16 +101,16 @@ TEST_CASE("fake_quantize, elements, prepacked matrices and products of hif4 agre
   const matrix<float> x = random_matrix(1, rows, cols), w = random_matrix(2, 7, cols);
   for (const cpu::isa tier : {cpu::isa::automatic, cpu::isa::scalar}) {
     const cpu::context ctx{.threads = 2, .isa = tier};
-    const auto q = quantize<hif4>(ctx, x, stochastic{.seed = 4}, hadamard<32>{}),
-               b = quantize<hif4>(ctx, w, hadamard<32>{});
-    const matrix<float> decoded = dequantize(ctx, q);
+    const auto q = quantize<hif4>(x, stochastic{.seed = 4}, hadamard<32>{}, ctx),
+               b = quantize<hif4>(w, hadamard<32>{}, ctx);
+    const matrix<float> decoded = dequantize(q, ctx);
     matrix<float> faked(rows, cols), exact(rows, 7), fast(rows, 7), packed(rows, 7);
-    fake_quantize<hif4>(ctx, x, faked, stochastic{.seed = 4}, hadamard<32>{});
+    fake_quantize<hif4>(x, faked, stochastic{.seed = 4}, hadamard<32>{}, ctx);
     REQUIRE(same_bits(faked, decoded));
-    REQUIRE(unpack(prepack(ctx, q)) == q);
-    quantized_gemm(ctx, q, b, exact, {.accumulate = accumulate::exact_blocks});
-    quantized_gemm(ctx, q, b, fast);
-    quantized_gemm(ctx, q, prepack(b), packed, {.accumulate = accumulate::exact_blocks});
+    REQUIRE(unpack(prepack(q, ctx)) == q);
+    quantized_gemm(q, b, exact, {.accumulate = accumulate::exact_blocks}, ctx);
+    quantized_gemm(q, b, fast, ctx);
+    quantized_gemm(q, prepack(b), packed, {.accumulate = accumulate::exact_blocks}, ctx);
     REQUIRE(same_bits(packed, exact));
     for (std::size_t i = 0; i < rows; ++i) {
       for (std::size_t k = 0; k < cols; ++k)

@@ -79,7 +79,7 @@ TEST_CASE("a segment of any number of blocks has the bits of an nvfp4 matrix of 
     constexpr std::size_t covered = length;
     for (const cpu::isa tier : {cpu::isa::automatic, cpu::isa::scalar}) {
       const cpu::context ctx{.isa = tier};
-      const auto q = quantize<F>(ctx, x, transform);
+      const auto q = quantize<F>(x, transform, ctx);
       const std::size_t padded = q.padded_cols(), blocks = padded / 16, outers = (padded + covered - 1) / covered,
                         begin = (blocks + 3) / 4 * 4, strip = begin + 4 * outers;
       REQUIRE(q.scale_bytes().size() == rows * strip);
@@ -141,10 +141,10 @@ TEST_CASE("fake_quantize, elements, prepacked matrices and ranges agree with deq
   const auto check = [&]<class F>(F) {
     for (const cpu::isa tier : {cpu::isa::automatic, cpu::isa::scalar}) {
       const cpu::context ctx{.threads = 2, .isa = tier};
-      const auto q = quantize<F>(ctx, x, stochastic{.seed = 9});
-      const matrix<float> decoded = dequantize(ctx, q), packed = dequantize(prepack(ctx, q));
+      const auto q = quantize<F>(x, stochastic{.seed = 9}, ctx);
+      const matrix<float> decoded = dequantize(q, ctx), packed = dequantize(prepack(q, ctx));
       matrix<float> faked(rows, cols);
-      fake_quantize<F>(ctx, x, faked, stochastic{.seed = 9});
+      fake_quantize<F>(x, faked, stochastic{.seed = 9}, ctx);
       REQUIRE(same_bits(faked, decoded));
       REQUIRE(same_bits(packed, decoded));
       const auto p = prepack(q);
@@ -172,12 +172,13 @@ TEST_CASE("the bits do not depend on threads, instruction set or layout of the i
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t k = 0; k < cols; ++k) columns(k, i) = x(i, k);
   const auto check = [&]<class F>(F) {
-    const auto want = quantize<F>(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, x, hadamard<16>{});
+    const auto want = quantize<F>(x, hadamard<16>{}, cpu::context{.threads = 1, .isa = cpu::isa::scalar});
     for (const cpu::isa tier : {cpu::isa::automatic, cpu::isa::scalar})
       for (const int threads : {1, 3})
-        REQUIRE(quantize<F>({.threads = threads, .isa = tier}, x, hadamard<16>{}) == want);
+        REQUIRE(quantize<F>(x, hadamard<16>{}, cpu::context{.threads = threads, .isa = tier}) == want);
     REQUIRE(quantize<F>(transpose(matrix_view<const float>(columns.data(), cols, rows)), hadamard<16>{}) == want);
-    const auto a = analysis::measure<F>({.isa = cpu::isa::scalar}, x), b = analysis::measure<F>(cpu::context{}, x);
+    const auto a = analysis::measure<F>(x, cpu::context{.isa = cpu::isa::scalar}),
+               b = analysis::measure<F>(x, cpu::context{});
     CHECK((a.sqnr_db == b.sqnr_db && a.histogram == b.histogram));
   };
   check(tetrajet2{}), check(nvfp4_rows{}), check(int4_tiles{}), check(by_48{}), check(tiles_of_80{});

@@ -62,14 +62,14 @@ void check_no_allocation() {
   const cpu::context one_thread{.threads = 1};
   quantize_report report;
   const auto into = [&] {
-    quantize_into<F>(one_thread, x, memory.codes(), memory.scales(), random_hadamard<64>{1}, count_into{report});
+    quantize_into<F>(x, memory.codes(), memory.scales(), random_hadamard<64>{1}, count_into{report}, one_thread);
   };
   into();  // finds out once what the machine has
   CHECK(allocations_of(into) == 0);
-  CHECK(allocations_of([&] { fake_quantize<F>(one_thread, x, to, random_hadamard<64>{1}, undo_transform{}); }) == 0);
-  CHECK(allocations_of([&] { dequantize(one_thread, memory, to); }) == 0);
-  CHECK(allocations_of([&] { amax(one_thread, x, hadamard<16>{}); }) == 0);
-  CHECK(allocations_of([&] { quantize<F>(one_thread, x); }) == 2);  // codes and scales
+  CHECK(allocations_of([&] { fake_quantize<F>(x, to, random_hadamard<64>{1}, undo_transform{}, one_thread); }) == 0);
+  CHECK(allocations_of([&] { dequantize(memory, to, one_thread); }) == 0);
+  CHECK(allocations_of([&] { amax(x, hadamard<16>{}, one_thread); }) == 0);
+  CHECK(allocations_of([&] { quantize<F>(x, one_thread); }) == 2);  // codes and scales
 }
 
 }  // namespace
@@ -86,7 +86,7 @@ TEST_CASE("quantize_into uses a matrix's memory again") {
   const matrix_view<const float> x{values.data(), 2, 32};
   quantized_matrix<nvfp4> q(2, 32);
   const std::uint8_t* codes = q.codes().data();
-  const auto into = [&] { quantize_into(cpu::context{.threads = 1}, x, q, toward_zero{}); };
+  const auto into = [&] { quantize_into(x, q, toward_zero{}, cpu::context{.threads = 1}); };
   into();
   CHECK(allocations_of(into) == 0);
   CHECK(q.codes().data() == codes);

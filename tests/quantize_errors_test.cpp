@@ -270,9 +270,9 @@ TEST_CASE("an instruction set that this machine lacks is rejected before anythin
       std::string("cpu::context::isa: ") + cpu::name(absent) + " is not on this machine; available: ";
   const auto q = quantize<nvfp4>(b.x);
   for (const std::string& message :
-       {message_of([&] { quantize<nvfp4>(context, b.x); }), message_of([&] { dequantize(context, q, out); }),
-        message_of([&] { amax(context, b.x); }), message_of([&] { fake_quantize<nvfp4>(context, b.x, out); }),
-        message_of([&] { quantize_into<nvfp4>(context, b.x, b.codes.span().first(72), b.nv_scales.span().first(9)); })})
+       {message_of([&] { quantize<nvfp4>(b.x, context); }), message_of([&] { dequantize(q, out, context); }),
+        message_of([&] { amax(b.x, {}, context); }), message_of([&] { fake_quantize<nvfp4>(b.x, out, context); }),
+        message_of([&] { quantize_into<nvfp4>(b.x, b.codes.span().first(72), b.nv_scales.span().first(9), context); })})
     CHECK(message.find(part) != std::string::npos);
   CHECK(b.untouched());
 }

@@ -130,11 +130,11 @@ TEST_CASE("MS-EDEN has the same bits on every instruction set and number of thre
   const numbers x(3, 37, 300);
   const random_hadamard<64> t{7};
   const stochastic bits{.seed = 9, .stream = 2};
-  const auto want = quantize_ms_eden(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, x.view(), t, bits);
+  const auto want = quantize_ms_eden(x.view(), t, bits, cpu::context{.threads = 1, .isa = cpu::isa::scalar});
   for (const cpu::isa tier : support::runnable_isas())
     for (const int threads : {1, 3}) {
       CAPTURE(cpu::name(tier), threads);
-      CHECK(quantize_ms_eden(cpu::context{.threads = threads, .isa = tier}, x.view(), t, bits) == want);
+      CHECK(quantize_ms_eden(x.view(), t, bits, cpu::context{.threads = threads, .isa = tier}) == want);
     }
   CHECK_FALSE(quantize_ms_eden(x.view(), t, stochastic{.seed = 9, .stream = 3}) == want);
   CHECK_FALSE(quantize_ms_eden(x.view(), t, stochastic{.seed = 8, .stream = 2}) == want);

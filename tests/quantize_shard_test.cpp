@@ -42,8 +42,8 @@ void check_all_parts(std::size_t rows, std::size_t cols, const Transform& t) {
   support::hostile source(support::seed(cols));
   const std::vector<float> values = source.values(rows * cols);
   const matrix_view<const float> x{values.data(), rows, cols};
-  const auto whole = quantize<F>(one_thread, x, t, random_bits);
-  const tensor_amax g = amax(one_thread, x, t);
+  const auto whole = quantize<F>(x, t, random_bits, one_thread);
+  const tensor_amax g = amax(x, t, one_thread);
   const std::size_t n = t.spec().n, run = n > F::block_size ? n : F::block_size;
   constexpr auto height = static_cast<std::size_t>(F::block.rows);
   for (std::size_t row = 0; row < rows; row += height)
@@ -54,7 +54,7 @@ void check_all_parts(std::size_t rows, std::size_t cols, const Transform& t) {
                                               static_cast<std::ptrdiff_t>(cols)};
           const shard place{.first_row = row, .first_col = col, .total_cols = cols};
           const auto part = support::with_amax<F>(
-              g, [&](auto... amax) { return quantize<F>(one_thread, view, t, random_bits, place, amax...); });
+              g, [&](auto... amax) { return quantize<F>(view, t, random_bits, place, amax..., one_thread); });
           CAPTURE(row, end, col, last);
           REQUIRE(lies_in<F>(part, whole, row, col));
         }
@@ -110,8 +110,9 @@ TEST_CASE("the index of a random number is 64 bits wide: shards of matrices with
       const std::vector<float> x = source.values(3 * 100, false, false);
       model::request want{.rounding = {model::rounding::stochastic, 11, 0x500000006ull}};
       want.sharded = true, want.first_row = first_row, want.first_col = first_col, want.total_cols = total;
-      const auto got = quantize<e1m2_f32>(one_thread, matrix_view<const float>{x.data(), 3, 100}, random_bits,
-                                          shard{.first_row = first_row, .first_col = first_col, .total_cols = total});
+      const auto got =
+          quantize<e1m2_f32>(matrix_view<const float>{x.data(), 3, 100}, random_bits,
+                             shard{.first_row = first_row, .first_col = first_col, .total_cols = total}, one_thread);
       CAPTURE(first_row, first_col);
       REQUIRE(support::matches(got, model::quantize(f, x, 3, 100, want)));
     }

@@ -28,12 +28,12 @@ void check_same(std::uint64_t seed) {
     const matrix_view<const Theirs> x{theirs.data(), 3, cols};
     const matrix_view<const Ours> y{ours.data(), 3, cols};
     CAPTURE(cols);
-    REQUIRE(quantize<F>(support::one_thread, x) == quantize<F>(support::one_thread, y));
+    REQUIRE(quantize<F>(x, support::one_thread) == quantize<F>(y, support::one_thread));
     REQUIRE(model::bits_of(amax(x).value) == model::bits_of(amax(y).value));
     std::vector<Theirs> a(3 * cols);
     std::vector<Ours> b(3 * cols);
-    fake_quantize<F>(support::one_thread, x, matrix_view<Theirs>{a.data(), 3, cols});
-    fake_quantize<F>(support::one_thread, y, matrix_view<Ours>{b.data(), 3, cols});
+    fake_quantize<F>(x, matrix_view<Theirs>{a.data(), 3, cols}, support::one_thread);
+    fake_quantize<F>(y, matrix_view<Ours>{b.data(), 3, cols}, support::one_thread);
     REQUIRE((cols == 0 || std::memcmp(a.data(), b.data(), 6 * cols) == 0));
   }
 }
@@ -57,7 +57,7 @@ void check_every_value() {
     x.push_back(std::bit_cast<T>(static_cast<std::uint16_t>(b)));
     x.push_back(std::bit_cast<T>(std::uint16_t{0}));
   }
-  const auto q = quantize<F>(support::one_thread, matrix_view<const T>{x.data(), 1, x.size()});
+  const auto q = quantize<F>(matrix_view<const T>{x.data(), 1, x.size()}, support::one_thread);
   const std::vector<float> held = support::numbers<T>(x);
   std::uint32_t wrong = 0;
   for (std::uint32_t b = 0; b < 65536; ++b) {

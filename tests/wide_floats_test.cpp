@@ -54,7 +54,7 @@ TEST_CASE("products with 8-bit and 6-bit floats agree with those of the decoded 
     const any_quantized a = quantize(left, x), b = quantize(right, w);
     for (const cpu::isa tier : support::runnable_isas()) {
       matrix<float> c(9, 20);
-      quantized_gemm(cpu::context{.threads = 1, .isa = tier}, a, b, c);
+      quantized_gemm(a, b, c, cpu::context{.threads = 1, .isa = tier});
       for (std::size_t i = 0; i < 9; ++i)
         for (std::size_t j = 0; j < 20; ++j) {
           double sum = 0, size = 0;

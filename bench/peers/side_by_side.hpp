@@ -103,7 +103,7 @@ side ours(const product& p, const std::string& name) {
   auto b = std::make_shared<std::vector<ufp4::quantized_matrix<Right>>>(copies(p, n * k * 9 / 16), q);
   auto y = std::make_shared<std::vector<float>>(p.m * n);
   const auto run = [p, b, y](const auto& a, std::size_t i) {
-    ufp4::quantized_gemm(ufp4::cpu::context{.threads = 1}, a, (*b)[i], ufp4::matrix_view<float>{y->data(), p.m, n});
+    ufp4::quantized_gemm(a, (*b)[i], ufp4::matrix_view<float>{y->data(), p.m, n}, ufp4::cpu::context{.threads = 1});
   };
   if constexpr (std::is_same_v<Left, ufp4::bf16>) {
     auto a = std::make_shared<std::vector<ufp4::bf16>>(x.begin(), x.end());

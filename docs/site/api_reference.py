@@ -10,7 +10,7 @@
 #
 # Private, and therefore not in the reference: namespaces `detail`, and in gpu/ the kernels and the wrappers of matrix
 # instructions (gpu::kernels, gpu::mma). A function counts as documented if one of its overloads is: overloads differ
-# in the optional cpu::context, or in the form of an operand. Operators == and <=>, copies and moves need no comment.
+# in the form of an operand. Operators == and <=>, copies and moves need no comment.
 import re
 import shutil
 import subprocess

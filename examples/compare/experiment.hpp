@@ -235,7 +235,7 @@ class bench {
 
     const ufp4::cpu::context context{.threads = with_.threads};
     const ufp4::transform_spec transform = tool::random_transform(hadamard, with_.seed);
-    const auto report = ufp4::analysis::measure(context, spec, view_, transform, with_.scales.rule);
+    const auto report = ufp4::analysis::measure(spec, view_, transform, with_.scales.rule, context);
     o.sqnr_db = report.sqnr_db;
     o.attenuation = report.attenuation;
     o.utilization = report.bucket_utilization;
@@ -243,10 +243,10 @@ class bench {
     o.saturation_rate = report.saturation_rate;
     o.histogram = report.histogram;
 
-    const ufp4::any_quantized q = ufp4::quantize(context, spec, view_, transform, with_.scales.rule);
-    o.quantize_ms = fastest_ms(3, [&] { (void)ufp4::quantize(context, spec, view_, transform, with_.scales.rule); });
+    const ufp4::any_quantized q = ufp4::quantize(spec, view_, transform, with_.scales.rule, context);
+    o.quantize_ms = fastest_ms(3, [&] { (void)ufp4::quantize(spec, view_, transform, with_.scales.rule, context); });
     o.gemm_ms = fastest_ms(
-        1, [&] { ufp4::quantized_gemm(context, q, q, ufp4::matrix_view<float>{product_.data(), x_.rows, x_.rows}); });
+        1, [&] { ufp4::quantized_gemm(q, q, ufp4::matrix_view<float>{product_.data(), x_.rows, x_.rows}, context); });
     o.product_error = reference_->error_of(product_);
     o.neighbours_kept = reference_->kept_by(product_);
     o.bytes = q.codes().size() + q.scale_bytes().size() + (spec.has_tensor_scale() ? 4 : 0);

@@ -80,13 +80,13 @@ int main() {
 #pragma omp parallel for schedule(dynamic)
     for (std::size_t i = 0; i < n; ++i) task(i);
   };
-  quantized_gemm(cpu::context{.executor = openmp}, qx, qx, y);
+  quantized_gemm(qx, qx, y, cpu::context{.executor = openmp});
 
   const std::vector<float> first = ys;
   thread_pool pool;
   own_executor own{pool};
   const auto same = [&](const cpu::context& ctx) {
-    quantized_gemm(ctx, qx, qx, y);
+    quantized_gemm(qx, qx, y, ctx);
     if (ys != first) std::abort();
   };
   same(cpu::context{.executor = own});
@@ -98,7 +98,7 @@ int main() {
 #endif
 
   cpu::context ctx{.threads = 2, .isa = cpu::isa::scalar};
-  quantized_gemm(ctx, qx, qx, y);
+  quantized_gemm(qx, qx, y, ctx);
 
   std::puts(cpu::explain(qx, qx, y).text().c_str());
   std::puts(cpu::explain<nvfp4>(x, random_hadamard<16>{1}, stochastic{2}).text().c_str());

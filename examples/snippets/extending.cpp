@@ -63,7 +63,7 @@ int main() {
     for (std::size_t i = 0; i < n; ++i) task(i);
   };
   cpu::context ctx{.executor = sequential};
-  auto same = quantize<half_power_16>(ctx, x, random_hadamard<16>{42}, stochastic{.seed = 7});
+  auto same = quantize<half_power_16>(x, random_hadamard<16>{42}, stochastic{.seed = 7}, ctx);
   assert(same == q);
 
   std::vector<my_bf16> hs(16 * 64, my_bf16{0x3F80});

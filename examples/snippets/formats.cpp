@@ -35,7 +35,7 @@ int main() {
   std::vector<std::uint8_t> codes(size.codes);
   std::vector<std::byte> scales(size.scales);
   const cpu::context two_threads{.threads = 2};
-  any_quantized_view view = quantize_into(two_threads, format, x, quantized_storage{codes, scales}, rht);
+  any_quantized_view view = quantize_into(format, x, quantized_storage{codes, scales}, rht, two_threads);
 
   assert(qx(3, 21) == dequantize(qx)(3, 21));
   assert(view(3, 21) == quantize(format, x, rht)(3, 21));

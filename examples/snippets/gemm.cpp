@@ -30,7 +30,7 @@ int main() {
   quantized_gemm(unquantized(x, rht), weights, y);                               // or not quantized
 
   cpu::context one_core{.threads = 1, .isa = cpu::isa::scalar};
-  quantized_gemm(one_core, qx, qw, y, {.accumulate = accumulate::exact_blocks});
+  quantized_gemm(qx, qw, y, {.accumulate = accumulate::exact_blocks}, one_core);
   quantized_gemm(qx, qw, z, {.accumulate = accumulate::exact_blocks});  // all cores, the best kernel: the same bits
   assert(equal());
 

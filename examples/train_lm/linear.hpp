@@ -156,7 +156,7 @@ class recipe_engine final : public linear_engine<float> {
     const output c = view_of(by_part);
     const bound now = recipe_.at(step_, linear);
     const auto call = [&](const bound& r, input left, input right, output out) {
-      ufp4::linear_backward_weight_grouped(threads_.context(), r, left, right, s.begin, out);
+      ufp4::linear_backward_weight_grouped(r, left, right, s.begin, out, {}, threads_.context());
     };
     timed([&] { call(placed(now, microbatches_of(s)), a, b, c); }, [&] { call(now, a, no_columns(b), no_columns(c)); },
           [&] { call(now, no_columns(a), b, no_rows(c)); });

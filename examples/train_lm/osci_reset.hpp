@@ -89,8 +89,8 @@ class osci_reset {
                           thread_pool& threads) const {
     const auto operand = recipe_.at(step, linear).operand(1);
     matrix<float> q(w.rows(), w.cols());
-    ufp4::fake_quantize(threads.context(), operand.policy.format, view_of(w), view_of(q), operand.transform,
-                        operand.policy.rule, ufp4::undo_transform{});
+    ufp4::fake_quantize(operand.policy.format, view_of(w), view_of(q), operand.transform, operand.policy.rule,
+                        ufp4::undo_transform{}, threads.context());
     return q;
   }
   void reset(const watched& w, const matrix<float>& now, matrix<float>& value) {

@@ -188,10 +188,10 @@ class out_control final : public linear_engine<float> {
     using clock = std::chrono::steady_clock;
     const auto ctx = threads_.context();
     const auto begin = clock::now();
-    const auto left = ufp4::quantize<ufp4::mxfp8_e4m3>(ctx, a, ufp4::mx_ceil{});
-    const auto right = ufp4::quantize<ufp4::mxfp8_e4m3>(ctx, b, ufp4::mx_ceil{});
+    const auto left = ufp4::quantize<ufp4::mxfp8_e4m3>(a, ufp4::mx_ceil{}, ctx);
+    const auto right = ufp4::quantize<ufp4::mxfp8_e4m3>(b, ufp4::mx_ceil{}, ctx);
     const auto middle = clock::now();
-    ufp4::quantized_gemm(ctx, left, right, c, {.beta = beta, .accumulate = recipe_.quantized.accumulate});
+    ufp4::quantized_gemm(left, right, c, {.beta = beta, .accumulate = recipe_.quantized.accumulate}, ctx);
     eight_.quantize += std::chrono::duration<double>(middle - begin).count();
     eight_.total += std::chrono::duration<double>(clock::now() - begin).count();
   }

@@ -43,16 +43,16 @@ distortion distortion_of(index count, const Pair& pair) {
 /// The same of an operand under MS-EDEN, which no report of the library measures.
 inline distortion measure_ms_eden(const ufp4::recipe::bound_operand& operand,
                                   const ufp4::matrix_view<const float>& view, thread_pool& threads) {
-  const auto q = ufp4::quantize_ms_eden(threads.context(), view, operand.transform, operand.rounding.random_bits);
+  const auto q = ufp4::quantize_ms_eden(view, operand.transform, operand.rounding.random_bits, threads.context());
   const auto rows = static_cast<index>(view.rows()), cols = static_cast<index>(q.padded_cols());
   matrix<float> padded = matrix<float>::Zero(rows, cols), decoded(rows, cols);
   for (index i = 0; i < rows; ++i)
     for (std::size_t j = 0; j < view.cols(); ++j)
       padded(i, static_cast<index>(j)) = view(static_cast<std::size_t>(i), j);
-  ufp4::hadamard_forward(threads.context(), view_of(std::as_const(padded)), view_of(padded), operand.transform);
+  ufp4::hadamard_forward(view_of(std::as_const(padded)), view_of(padded), operand.transform, threads.context());
   const ufp4::any_quantized_view whole(q.spec(), q.codes(), q.scale_bytes(), q.tensor_scale(), q.rows(),
                                        q.padded_cols(), operand.transform);
-  ufp4::dequantize(threads.context(), whole, view_of(decoded));
+  ufp4::dequantize(whole, view_of(decoded), threads.context());
   return distortion_of(padded.size(), [&](index i) { return std::pair(padded.data()[i], decoded.data()[i]); });
 }
 
@@ -64,9 +64,9 @@ inline distortion measure_operand(const ufp4::recipe::bound_operand& operand, co
                          [&](index i) { return std::pair(x.data()[i], static_cast<float>(ufp4::bf16(x.data()[i]))); });
   if (operand.policy.ms_eden)
     return measure_ms_eden(operand, transposed ? ufp4::transpose(view_of(x)) : view_of(x), threads);
-  const auto report = ufp4::analysis::measure(threads.context(), operand.policy.format,
-                                              transposed ? ufp4::transpose(view_of(x)) : view_of(x), operand.transform,
-                                              operand.rounding, operand.policy.rule);
+  const auto report =
+      ufp4::analysis::measure(operand.policy.format, transposed ? ufp4::transpose(view_of(x)) : view_of(x),
+                              operand.transform, operand.rounding, operand.policy.rule, threads.context());
   return {report.attenuation, report.sqnr_db};
 }
 

@@ -56,9 +56,9 @@ inline model_recipe checked_recipe(const settings& run) {
   try {
     ufp4::cpu::context here{.threads = 1};
     const auto now = recipe.at(0, 0);
-    ufp4::linear_forward(here, now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y));
-    ufp4::linear_backward_input(here, now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y));
-    ufp4::linear_backward_weight(here, now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y));
+    ufp4::linear_forward(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {}, here);
+    ufp4::linear_backward_input(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {}, here);
+    ufp4::linear_backward_weight(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {}, here);
   } catch (const std::invalid_argument& e) {
     throw usage_error(std::string("--recipe: invalid combination: ") + e.what());
   }
@@ -78,10 +78,10 @@ inline std::string kernels_of(const training_recipe& recipe, const settings& run
   matrix<float> x = matrix<float>::Zero(run.batch * run.model.sequence, run.model.width), y(x.rows(), x.cols());
   const matrix<float> w = matrix<float>::Zero(run.model.width, run.model.width);
   const auto tokens = view_of(std::as_const(x));
-  const auto qx = ufp4::quantize(ctx, left.policy.format, tokens, left.transform);
-  const auto qw = ufp4::quantize(ctx, right.policy.format, view_of(w), right.transform);
-  words += "; " + ufp4::cpu::explain(ctx, left.policy.format, tokens, left.transform).text() + "; " +
-           ufp4::cpu::explain(ctx, qx, qw, view_of(y)).text();
+  const auto qx = ufp4::quantize(left.policy.format, tokens, left.transform, ctx);
+  const auto qw = ufp4::quantize(right.policy.format, view_of(w), right.transform, ctx);
+  words += "; " + ufp4::cpu::explain(left.policy.format, tokens, left.transform, ctx).text() + "; " +
+           ufp4::cpu::explain(qx, qw, view_of(y), ctx).text();
   return words;
 }
 

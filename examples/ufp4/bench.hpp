@@ -149,19 +149,19 @@ class bench_run {
     const matrix_view<const float> a{a_.data(), o_.m, o_.k}, b{b_.data(), o_.n, o_.k};
     const matrix_view<float> c{c_.data(), o_.m, o_.n}, decoded{decoded_.data(), o_.m, o_.k};
     const random_hadamard<16> rht{1};
-    any_quantized qa = quantize(o_.ctx, format, a), transformed = quantize(o_.ctx, format, a, rht);
-    const any_quantized qb = quantize(o_.ctx, format, b);
+    any_quantized qa = quantize(format, a, o_.ctx), transformed = quantize(format, a, rht, o_.ctx);
+    const any_quantized qb = quantize(format, b, o_.ctx);
     const double elements = static_cast<double>(o_.m) * static_cast<double>(o_.k);
 
-    add("quantize A", 4 * elements, "GB/s", cpu::explain(o_.ctx, format, a), [&] { quantize_into(o_.ctx, a, qa); });
-    add("RHT 16, quantize A", 4 * elements, "GB/s", cpu::explain(o_.ctx, format, a, rht),
-        [&] { quantize_into(o_.ctx, a, transformed, rht); });
-    add("dequantize A", 4 * elements, "GB/s", cpu::explain(o_.ctx, qa, decoded),
-        [&] { dequantize(o_.ctx, qa, decoded); });
+    add("quantize A", 4 * elements, "GB/s", cpu::explain(format, a, o_.ctx), [&] { quantize_into(a, qa, o_.ctx); });
+    add("RHT 16, quantize A", 4 * elements, "GB/s", cpu::explain(format, a, rht, o_.ctx),
+        [&] { quantize_into(a, transformed, rht, o_.ctx); });
+    add("dequantize A", 4 * elements, "GB/s", cpu::explain(qa, decoded, o_.ctx),
+        [&] { dequantize(qa, decoded, o_.ctx); });
     for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks}) {
       const gemm_options options{.accumulate = mode};
-      add("GEMM " + std::string(name(mode)), operations(o_.m), "GFLOP/s", cpu::explain(o_.ctx, qa, qb, c, options),
-          [&] { quantized_gemm(o_.ctx, qa, qb, c, options); });
+      add("GEMM " + std::string(name(mode)), operations(o_.m), "GFLOP/s", cpu::explain(qa, qb, c, options, o_.ctx),
+          [&] { quantized_gemm(qa, qb, c, options, o_.ctx); });
     }
     add_plain();
     return std::move(rows_);

@@ -124,7 +124,7 @@ class cast_output {
     ufp4::cast_report lost;
     std::uint64_t codes = 0, scales = 0;
     for (std::size_t i = 0; i < w.stored.slices(); ++i) {
-      const ufp4::any_quantized q = ufp4::cast(request_.ctx, read_slice(file, w.stored, i), request_.spec, lost);
+      const ufp4::any_quantized q = ufp4::cast(read_slice(file, w.stored, i), request_.spec, lost, request_.ctx);
       out_.write(p.codes, std::exchange(codes, codes + q.codes().size()), q.codes().data(), q.codes().size());
       out_.write(p.scales, std::exchange(scales, scales + q.scale_bytes().size()), q.scale_bytes().data(),
                  q.scale_bytes().size());

@@ -94,9 +94,9 @@ struct trial {
 
   void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) {
     if (format.spec.has_tensor_scale())
-      sums.add(ctx, x, transform, rule, ufp4::tensor_amax{global_amax});
+      sums.add(x, transform, rule, ufp4::tensor_amax{global_amax}, ctx);
     else
-      sums.add(ctx, x, transform, rule);
+      sums.add(x, transform, rule, ctx);
   }
 };
 
@@ -180,7 +180,7 @@ inline void raise(amax_by_length& amax, const std::vector<trial>& trials, const 
   amax_by_length here;
   for (const trial& t : trials)
     if (t.format.spec.has_tensor_scale() && !here.contains(t.transform.n))
-      here[t.transform.n] = ufp4::amax(ctx, x, t.transform).value;
+      here[t.transform.n] = ufp4::amax(x, t.transform, ctx).value;
   for (const auto& [n, value] : here) amax[n] = std::max(amax[n], value);
 }
 

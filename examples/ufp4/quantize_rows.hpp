@@ -92,7 +92,7 @@ class rows_quantizer {
   float amax_of(std::size_t begin) {
     float amax = 0;
     const auto raise = [&](std::size_t, const auto& x) {
-      amax = (std::max)(amax, ufp4::amax(with_.ctx, x, with_.transform).value);
+      amax = (std::max)(amax, ufp4::amax(x, with_.transform, with_.ctx).value);
       progress_(done_ += x.rows(), to_do_);
     };
     for_chunks(matrix_, begin, begin + slice_, at_once_, values_, raise);
@@ -103,10 +103,9 @@ class rows_quantizer {
     ufp4::quantize_report seen;
     const ufp4::quantized_size size = ufp4::storage_size(format_, x.rows(), x.cols(), with_.transform);
     const auto quantized = [&](const auto&... amax) {
-      return ufp4::quantize_into(with_.ctx, format_, x,
-                                 {memory_.codes().first(size.codes), memory_.scale_bytes().first(size.scales)},
-                                 with_.transform, with_.rounding, with_.rule, ufp4::shard{first, 0, x.cols()},
-                                 ufp4::count_into{seen}, amax...);
+      return ufp4::quantize_into(
+          format_, x, {memory_.codes().first(size.codes), memory_.scale_bytes().first(size.scales)}, with_.transform,
+          with_.rounding, with_.rule, ufp4::shard{first, 0, x.cols()}, ufp4::count_into{seen}, amax..., with_.ctx);
     };
     const ufp4::any_quantized_view q = format_.has_tensor_scale() ? quantized(global_amax) : quantized();
     emit_(first, q);

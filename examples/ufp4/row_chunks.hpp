@@ -128,15 +128,15 @@ inline ufp4::interop::byte_source bytes_of(ufp4::interop::tensor_file& file, con
 /// The values of a quantized matrix: decoded, its transform undone, rounded to out's type once.
 template <ufp4::matrix_scalar T>
 void restore(const ufp4::cpu::context& ctx, const ufp4::any_quantized_view& q, const ufp4::matrix_view<T>& out) {
-  if (q.transform().n == 1) return ufp4::dequantize(ctx, q, out);
+  if (q.transform().n == 1) return ufp4::dequantize(q, out, ctx);
   const std::size_t padded = q.padded_cols();  // the inverse transform reads the padding too
-  const ufp4::matrix<float> transformed =
-      ufp4::dequantize(ctx, ufp4::any_quantized_view(q.spec(), q.codes(), q.scale_bytes(), q.tensor_scale(), q.rows(),
-                                                     padded, q.transform()));
+  const ufp4::matrix<float> transformed = ufp4::dequantize(
+      ufp4::any_quantized_view(q.spec(), q.codes(), q.scale_bytes(), q.tensor_scale(), q.rows(), padded, q.transform()),
+      ctx);
   const std::size_t runs = (q.cols() + q.transform().n - 1) / q.transform().n;  // fewer than a longer block has
   const ufp4::matrix_view<const float> used(transformed.data(), q.rows(), runs * q.transform().n,
                                             static_cast<std::ptrdiff_t>(padded));
-  ufp4::hadamard_inverse(ctx, used, out, q.transform());
+  ufp4::hadamard_inverse(used, out, q.transform(), ctx);
 }
 
 }  // namespace tool

@@ -318,6 +318,7 @@ void fake_quantize(const format_spec& format, const matrix_view<T>& x, const mat
 /// Quantizes x.
 template <quantizer_target F, matrix_scalar T, class... Policies>
 quantized_matrix<format_of<F>> quantize(const matrix_view<T>& x, const Policies&... policies) {
+  static_assert(detail::are_policies<Policies...>());  // here, so that its message is short
   const auto options = detail::options_for<format_of<F>, T>(policies...);
   detail::check_quantize<F>("quantize", x, options);
   quantized_matrix<format_of<F>> out(x.rows(), x.cols(), options.transform);

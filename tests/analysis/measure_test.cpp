@@ -110,12 +110,12 @@ void check_tiers(bool turned_around = false, bool with_nan = false) {
                                       turned_around ? long_stride : 1};
       const stochastic random_word{.seed = 4, .stream = 1};
       const auto nearest_on = [&](cpu::isa tier) {
-        return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n));
+        return analysis::measure<F>(view, spec_of_turn(n), cpu::context{.isa = tier});
       };
       const auto random_bits_on = [&](cpu::isa tier) {
         return support::with_amax<F>(tensor_amax{100}, [&](auto... amax) {
-          return analysis::measure<F>(cpu::context{.isa = tier}, view, spec_of_turn(n), random_word, amax...,
-                                      shard{128, 0, cols});
+          return analysis::measure<F>(view, spec_of_turn(n), random_word, amax..., shard{128, 0, cols},
+                                      cpu::context{.isa = tier});
         });
       };
       for (const cpu::isa tier : support::runnable_isas()) {
@@ -243,8 +243,8 @@ TEST_CASE("a matrix in pieces of rows gives the report of the whole", "[analysis
   for (const std::size_t at_once : {1u, 5u, 36u}) {
     analysis::measurement<nvfp4> sums;
     for (std::size_t first = 0; first < rows; first += at_once)
-      sums.add(cpu::context{}, piece(first, std::min(at_once, rows - first)), rht, random_word,
-               amax(piece(0, rows), rht), shard{first, 0, cols});
+      sums.add(piece(first, std::min(at_once, rows - first)), rht, random_word, amax(piece(0, rows), rht),
+               shard{first, 0, cols}, cpu::context{});
     support::check_report(sums.result(), whole);
   }
 }
@@ -255,9 +255,9 @@ TEST_CASE("every thread count and executor sums to the same bits", "[analysis]")
   const std::size_t rows = 300, cols = 700;
   const std::vector<float> x = model::wide_floats(gen, rows * cols, 10);
   const matrix_view<const float> view{x.data(), rows, cols};
-  const analysis::report alone = analysis::measure<nvfp4>(cpu::context{.threads = 1}, view, random_hadamard<16>{1});
+  const analysis::report alone = analysis::measure<nvfp4>(view, random_hadamard<16>{1}, cpu::context{.threads = 1});
   support::on_every_context([&](const cpu::context& context) {
-    const analysis::report r = analysis::measure<nvfp4>(context, view, random_hadamard<16>{1});
+    const analysis::report r = analysis::measure<nvfp4>(view, random_hadamard<16>{1}, context);
     REQUIRE(r.attenuation == alone.attenuation);
     REQUIRE(r.sqnr_db == alone.sqnr_db);
     REQUIRE(r.bucket_utilization == alone.bucket_utilization);

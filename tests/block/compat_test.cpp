@@ -47,7 +47,7 @@ void check_blocks(std::span<const std::uint32_t> inputs, std::span<const std::ui
   const matrix_view<const float> x{values.data(), rows, F::block_size};
   support::guarded<std::uint8_t> packed(codes.size() / 2);
   support::guarded<typename F::scale_type> got(rows);
-  const auto q = quantize_into<Preset>(one_thread, x, packed.span(), got.span());
+  const auto q = quantize_into<Preset>(x, packed.span(), got.span(), one_thread);
   for (std::size_t r = 0; r < rows; ++r) {
     CAPTURE(r);
     REQUIRE(got[r].bits() == scales[r]);
@@ -61,8 +61,8 @@ void check_blocks(std::span<const std::uint32_t> inputs, std::span<const std::ui
 
   REQUIRE(quantize<Preset>(x) == q);
   std::vector<float> fake(values.size()), back(values.size());
-  fake_quantize<Preset>(one_thread, x, matrix_view<float>{fake.data(), rows, F::block_size});
-  dequantize(one_thread, q, matrix_view<float>{back.data(), rows, F::block_size});
+  fake_quantize<Preset>(x, matrix_view<float>{fake.data(), rows, F::block_size}, one_thread);
+  dequantize(q, matrix_view<float>{back.data(), rows, F::block_size}, one_thread);
   REQUIRE(support::same_numbers(fake, back));
 }
 
@@ -220,7 +220,7 @@ auto coded(std::vector<float> values, const Policies&... policies) {
   using F = format_of<Target>;
   const std::size_t given = values.size();
   values.resize(F::block_size, 0.0f);
-  const auto q = quantize<Target>(one_thread, matrix_view<const float>{values.data(), 1, F::block_size}, policies...);
+  const auto q = quantize<Target>(matrix_view<const float>{values.data(), 1, F::block_size}, policies..., one_thread);
   one_block<F> out{q.scales()[0].bits(), {}, q.tensor_scale()};
   for (std::size_t k = 0; k < given; ++k) out.codes.push_back(code_at(q.codes().data(), k));
   return out;
@@ -360,12 +360,12 @@ void check_nonfinite(std::uint32_t nan_scale) {
     std::vector<float> x(3 * F::block_size, 1.0f);
     x[F::block_size + 3] = from(bad);
     quantize_report seen;
-    const auto q = quantize<Preset>(one_thread, matrix_view<const float>{x.data(), 3, F::block_size}, count_into{seen});
+    const auto q = quantize<Preset>(matrix_view<const float>{x.data(), 3, F::block_size}, count_into{seen}, one_thread);
     CHECK(seen.nonfinite_blocks == 1);
     CHECK(q.scales()[1].bits() == nan_scale);
     for (std::size_t k = 0; k < F::block_size; ++k) REQUIRE(code_at(q.codes().data() + F::block_size / 2, k) == 0);
     std::vector<float> finite(x.begin(), x.begin() + F::block_size);
-    const auto alone = quantize<Preset>(one_thread, matrix_view<const float>{finite.data(), 1, F::block_size});
+    const auto alone = quantize<Preset>(matrix_view<const float>{finite.data(), 1, F::block_size}, one_thread);
     CHECK(q.scales()[0].bits() == alone.scales()[0].bits());  // the neighbours, and the tensor scale, do not notice
     CHECK(model::bits_of(q.tensor_scale()) == model::bits_of(alone.tensor_scale()));
     CHECK(std::equal(alone.codes().begin(), alone.codes().end(), q.codes().begin()));
@@ -392,8 +392,8 @@ quantize_report report_of(std::vector<float> values, float global_amax) {
   quantize_report seen;
   values.resize(format_of<Preset>::block_size, 0.0f);
   support::with_amax<Preset>(tensor_amax{global_amax}, [&](auto... amax) {
-    return quantize<Preset>(one_thread, matrix_view<const float>{values.data(), 1, values.size()}, amax...,
-                            count_into{seen});
+    return quantize<Preset>(matrix_view<const float>{values.data(), 1, values.size()}, amax..., count_into{seen},
+                            one_thread);
   });
   return seen;
 }

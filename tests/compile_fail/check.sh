@@ -148,10 +148,12 @@ before_cxx20() {
 # short_messages COMPILER: of arguments of another type.
 short_messages() {
   local compiler=$1 call error
-  for call in 'quantize<nvfp4>(std::vector<double>(64))' 'quantize<nvfp4>(cpu::context{}, std::vector<double>(64))' \
+  for call in 'quantize<nvfp4>(std::vector<double>(64))' 'quantize<nvfp4>(std::vector<double>(64), cpu::context{})' \
+    'quantize<nvfp4>(cpu::context{}, x)' 'quantize(cpu::context{}, spec_of<nvfp4>, x)' 'dequantize(cpu::context{}, q, x)' \
+    'dequantize<bf16>(cpu::context{}, q)' 'quantized_gemm(cpu::context{}, q, q, x)' 'quantized_gemm(cpu::context{}, q, q, x, {})' \
     'quantize<fp4<E2M1>>(x)' 'quantize<nvfp4>(x, std::round)' 'quantize<nvfp4>(x, 42)' \
     'quantize(spec_of<nvfp4>, std::vector<double>(64))' 'quantized_gemm(q, q, std::vector<float>(64))' \
-    'quantized_gemm(cpu::context{}, q, q, std::vector<float>(64))' 'dequantize(q, std::vector<float>(64))'; do
+    'quantized_gemm(q, q, std::vector<float>(64), {}, cpu::context{})' 'dequantize(q, std::vector<float>(64))'; do
     printf '#include <cmath>\n#include <vector>\n#include <ufp4/ufp4.hpp>\nusing namespace ufp4;
 void f(const matrix<float>& x, const quantized_matrix<nvfp4>& q) { %s; }\n' "$call" |
       compile "$compiler" -x c++ - >"$work/log"

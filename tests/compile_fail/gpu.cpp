@@ -5,6 +5,7 @@
 #define UFP4_SIMT_HEADER "gpu/simt.hpp"
 
 #include <ufp4/block/presets.hpp>
+#include <ufp4/cpu/context.hpp>
 #include <ufp4/gpu/device_policies.hpp>
 #include <ufp4/gpu/matrix.hpp>
 #include <ufp4/hip/mfma_scale_gfx950.hpp>
@@ -20,6 +21,14 @@ void count_in_host_memory() {
   (void)gpu::detail::collect(count_into{seen});
 #else
   (void)gpu::detail::collect(gpu::count_at{&seen});
+#endif
+}
+
+void context_of_the_cpu() {  // error: a cpu::context has no effect on a GPU
+#if defined(MISTAKE)
+  (void)gpu::detail::collect(cpu::context{});
+#else
+  (void)gpu::detail::collect(stochastic{42});
 #endif
 }
 

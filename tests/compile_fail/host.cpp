@@ -226,12 +226,28 @@ void two_scale_rules() {  // error: two scale rules in one call
 }
 
 // error: not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard,
-//        count_into (and for fake_quantize undo_transform)
+//        count_into, cpu::context (and for fake_quantize undo_transform)
 void no_policy() {
 #if defined(MISTAKE)
   (void)quantize<nvfp4>(x, 42);
 #else
   (void)quantize<nvfp4>(x, stochastic{42});
+#endif
+}
+
+void two_contexts() {  // error: two contexts in one call
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(x, cpu::context{}, cpu::context{.threads = 1});
+#else
+  (void)quantize<nvfp4>(x, stochastic{42}, cpu::context{.threads = 1});
+#endif
+}
+
+void context_of_an_operand() {  // error: operand: the cpu::context is the last argument of quantized_gemm
+#if defined(MISTAKE)
+  quantized_gemm(operand<nvfp4>(x, cpu::context{}), w, y);
+#else
+  quantized_gemm(operand<nvfp4>(x), w, y, cpu::context{});
 #endif
 }
 
@@ -535,7 +551,7 @@ void temporaries_within_a_statement() {
   (void)cast(quantize<nvfp4>(x), spec_of<mxfp4>);
   (void)col_range(quantize<nvfp4>(x), 0, 16);
   (void)(quantize<nvfp4>(x).codes()[0] + quantize<nvfp4>(x).scales()[0]);
-  (void)prepack(cpu::context{}, quantize<nvfp4>(x));
+  (void)prepack(quantize<nvfp4>(x), cpu::context{});
   (void)(quantize<nvfp4>(x).spec() == quantize(spec_of<nvfp4>, x).spec());
   const transform_spec& copied = quantize<nvfp4>(x).transform();
   (void)copied;
@@ -635,7 +651,7 @@ void no_elements_of_a_matrix() {
 
 void no_matrix() {  // error: quantize: x is a matrix_view, a matrix, a span, array or vector, or a matrix_batch
 #if defined(MISTAKE)
-  (void)quantize<nvfp4>(cpu::context{}, 64);
+  (void)quantize<nvfp4>(64, cpu::context{});
 #endif
 }
 
@@ -663,5 +679,37 @@ void vector_as_product() {  // error: quantized_gemm: C is a matrix_view or matr
 void vector_as_decoded_matrix() {  // error: dequantize: out is a matrix_view or matrix of float, bf16 or fp16
 #if defined(MISTAKE)
   dequantize(q, std::vector<float>(64));
+#endif
+}
+
+// A context in the first place.
+
+void context_before_the_matrix() {  // error: quantize: a cpu::context is a policy, and comes after the matrix
+#if defined(MISTAKE)
+  (void)quantize<nvfp4>(cpu::context{}, x);
+#else
+  (void)quantize<nvfp4>(x, cpu::context{});
+#endif
+}
+
+void context_before_the_format() {  // error: quantize: a cpu::context is a policy, and comes after the matrix
+#if defined(MISTAKE)
+  quantize(cpu::context{}, spec_of<nvfp4>, x);
+#endif
+}
+
+void context_before_a_product() {  // error: quantized_gemm: a cpu::context is the last argument
+#if defined(MISTAKE)
+  quantized_gemm(cpu::context{}, q, w, y, {.alpha = 2.0f});
+#else
+  quantized_gemm(q, w, y, {.alpha = 2.0f}, cpu::context{});
+#endif
+}
+
+void context_before_a_quantized_matrix() {  // error: dequantize: a cpu::context is the last argument
+#if defined(MISTAKE)
+  dequantize(cpu::context{}, q, y);
+#else
+  dequantize(q, y, cpu::context{});
 #endif
 }

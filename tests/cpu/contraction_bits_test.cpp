@@ -86,10 +86,10 @@ TEST_CASE("stochastic rounding: t is rounded before the lower neighbour is subtr
       const matrix_view<const float> view{x.data(), 1, 16};
       const shard place{.first_row = row, .first_col = 0, .total_cols = 16};
       const tensor_amax g{amax};
-      const auto q = quantize<nvfp4>(one_thread, view, ours, place, g);
+      const auto q = quantize<nvfp4>(view, ours, place, g, one_thread);
       CHECK((q.codes()[0] & 15u) == want);
       std::vector<float> fake(16);
-      fake_quantize<nvfp4>(one_thread, view, matrix_view<float>{fake.data(), 1, 16}, ours, place, g);
+      fake_quantize<nvfp4>(view, matrix_view<float>{fake.data(), 1, 16}, ours, place, g, one_thread);
       CHECK(fake[0] == model::mul(grid.value[want], b.tensor.tensor_scale * static_cast<float>(q.scales()[0])));
       std::uint8_t packed[8];
       quantize_block<nvfp4>(x.data(), packed, ours, row * 16, tensor_constants_for<nvfp4>(amax));  // a user's kernel
@@ -182,8 +182,8 @@ TEST_CASE("four_over_six: value * scale is rounded before it is subtracted from 
   const std::vector<values> blocks = disagreements(gen, 16, choice, 20);
   CHECK(blocks.size() == 20);
   for (const values& x : blocks) {
-    const auto q = quantize<nvfp4>(one_thread, matrix_view<const float>{x.data(), 1, 16}, four_over_six{},
-                                   tensor_amax{global_amax});
+    const auto q = quantize<nvfp4>(matrix_view<const float>{x.data(), 1, 16}, four_over_six{}, tensor_amax{global_amax},
+                                   one_thread);
     CHECK(q.scales()[0].bits() == choice(x, false).code);
     std::uint8_t packed[8];
     const scale_rule_spec rule = four_over_six{}.spec();
@@ -223,7 +223,7 @@ TEST_CASE("mse_search: value * scale is rounded before it is subtracted from x")
   const std::vector<values> blocks = disagreements(gen, 16, choice, 20);
   CHECK(blocks.size() == 20);
   for (const values& x : blocks) {
-    const auto q = quantize<e2m1_f32>(one_thread, matrix_view<const float>{x.data(), 1, 16}, mse_search{});
+    const auto q = quantize<e2m1_f32>(matrix_view<const float>{x.data(), 1, 16}, mse_search{}, one_thread);
     CHECK(model::bits_of(q.scales()[0]) == choice(x, false).code);
   }
 }
@@ -257,7 +257,7 @@ TEST_CASE("mse_search after a transform: the factor c_n is applied before anythi
   const std::vector<values> blocks = disagreements(gen, 32, choice, 8);
   CHECK(blocks.size() == 8);
   for (const values& x : blocks) {
-    const auto q = quantize<F>(one_thread, matrix_view<const float>{x.data(), 1, 32}, hadamard<32>{}, mse_search{});
+    const auto q = quantize<F>(matrix_view<const float>{x.data(), 1, 32}, hadamard<32>{}, mse_search{}, one_thread);
     CHECK(model::bits_of(q.scales()[0]) == choice(x, false).code);
   }
 }
@@ -299,9 +299,9 @@ TEST_CASE("fake_quantize with undo_transform: decoded values are rounded before 
     for (const std::uint32_t s : q.scales) scales.push_back(model::float_of(s));
     const std::vector<float> want = undone<16>(elements, scales, false);
     differing += !support::same_numbers(want, undone<16>(elements, scales, true));
-    fake_quantize<F>(one_thread, view, matrix_view<float>{out.data(), 1, 16}, hadamard<16>{}, undo_transform{});
+    fake_quantize<F>(view, matrix_view<float>{out.data(), 1, 16}, hadamard<16>{}, undo_transform{}, one_thread);
     REQUIRE(support::same_numbers(out, want));
-    fake_quantize<F>(one_thread, view, matrix_view<float>{out.data(), 1, 16}, hadamard<16>{});
+    fake_quantize<F>(view, matrix_view<float>{out.data(), 1, 16}, hadamard<16>{}, one_thread);
     hadamard_inverse(hadamard<16>{}.spec(), out.data());
     REQUIRE(support::same_numbers(out, want));
   }

@@ -69,10 +69,10 @@ struct random_quantized {
 template <class F, class T>
 void compare(const random_quantized<F>& q, layout shape) {
   strided<T> want(q.rows, q.cols, shape);
-  dequantize(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, q.view(), want.view());
+  dequantize(q.view(), want.view(), cpu::context{.threads = 1, .isa = cpu::isa::scalar});
   for (const cpu::isa tier : support::runnable_isas()) {
     strided<T> got(q.rows, q.cols, shape);
-    dequantize(cpu::context{.threads = 1, .isa = tier}, q.view(), got.view());
+    dequantize(q.view(), got.view(), cpu::context{.threads = 1, .isa = tier});
     CAPTURE(cpu::name(tier), q.rows, q.cols, q.tensor_scale, static_cast<int>(shape));
     REQUIRE(got.same_as(want));
   }

@@ -106,30 +106,30 @@ std::vector<std::uint8_t> all_operations(const cpu::context& context) {
     keep(q.scales());
     keep(std::vector<float>{q.tensor_scale()});
     std::vector<float> back(q.rows() * q.cols());
-    dequantize(context, q, matrix_view<float>{back.data(), q.rows(), q.cols()});
+    dequantize(q, matrix_view<float>{back.data(), q.rows(), q.cols()}, context);
     for (float& v : back) v = std::isnan(v) ? 0x7p10f : v;  // any NaN is a NaN
     keep(back);
   };
   const random_hadamard<32> h{3};
-  keep(std::vector<float>{amax(context, x, h).value});
-  keep_quantized(quantize<e1m2_f32>(context, x, h, stochastic{.seed = 4}));
-  keep_quantized(quantize<nvfp4>(context, x, four_over_six{}));
-  keep_quantized(quantize<mxfp4>(context, transpose(x), mx_even{}));
-  keep_quantized(quantize<block_format<fp4<E1M2>, e4m3, square(16), float>>(context, x, mse_search{}, toward_zero{}));
+  keep(std::vector<float>{amax(x, h, context).value});
+  keep_quantized(quantize<e1m2_f32>(x, h, stochastic{.seed = 4}, context));
+  keep_quantized(quantize<nvfp4>(x, four_over_six{}, context));
+  keep_quantized(quantize<mxfp4>(transpose(x), mx_even{}, context));
+  keep_quantized(quantize<block_format<fp4<E1M2>, e4m3, square(16), float>>(x, mse_search{}, toward_zero{}, context));
   std::vector<float> fake(m * k);
-  fake_quantize<int4_f32>(context, w, matrix_view<float>{fake.data(), n, k}, h, undo_transform{});
+  fake_quantize<int4_f32>(w, matrix_view<float>{fake.data(), n, k}, h, undo_transform{}, context);
   keep(fake);
   std::vector<float> turned(n * 320), back(n * k);
-  hadamard_forward(context, w, matrix_view<float>{turned.data(), n, 320}, h);
-  hadamard_inverse(context, matrix_view<const float>{turned.data(), n, 320}, matrix_view<float>{back.data(), n, k}, h);
+  hadamard_forward(w, matrix_view<float>{turned.data(), n, 320}, h, context);
+  hadamard_inverse(matrix_view<const float>{turned.data(), n, 320}, matrix_view<float>{back.data(), n, k}, h, context);
   keep(turned);
   keep(back);
-  const auto qx = quantize<e1m2_f32>(context, w, h), qw = quantize<e1m2_f32>(context, w, h, stochastic{.seed = 1});
+  const auto qx = quantize<e1m2_f32>(w, h, context), qw = quantize<e1m2_f32>(w, h, stochastic{.seed = 1}, context);
   std::vector<float> c(n * n);
-  quantized_gemm(context, qx, qw, matrix_view<float>{c.data(), n, n}, {.accumulate = accumulate::exact_blocks});
+  quantized_gemm(qx, qw, matrix_view<float>{c.data(), n, n}, {.accumulate = accumulate::exact_blocks}, context);
   keep(c);
-  quantized_gemm(context, unquantized(w, h), qw, matrix_view<float>{c.data(), n, n},
-                 {.accumulate = accumulate::exact_blocks});
+  quantized_gemm(unquantized(w, h), qw, matrix_view<float>{c.data(), n, n}, {.accumulate = accumulate::exact_blocks},
+                 context);
   keep(c);
   return bytes;
 }
@@ -214,7 +214,7 @@ TEST_CASE("a context's tier is the one that runs; one that the machine lacks is 
         "cpu::context::isa: " + std::string(cpu::name(absent)) + " is not on this machine; available: " + names_here());
   std::vector<float> x(32);
   CHECK(support::rejection([&] {
-          quantize<nvfp4>(cpu::context{.isa = absent}, matrix_view<const float>{x.data(), 1, 32});
+          quantize<nvfp4>(matrix_view<const float>{x.data(), 1, 32}, cpu::context{.isa = absent});
         }).find("is not on this machine") != std::string::npos);
 }
 

@@ -61,7 +61,7 @@ const std::vector<format_spec>& formats() {
 any_quantized random_quantized(support::hostile& numbers, const format_spec& format, std::size_t rows,
                                std::size_t cols) {
   const std::vector<float> x = numbers.values(rows * cols, numbers.below(4) == 0, numbers.below(4) == 0);
-  any_quantized q = quantize(portable, format, matrix_view<const float>(x.data(), rows, cols));
+  any_quantized q = quantize(format, matrix_view<const float>(x.data(), rows, cols), portable);
   if (numbers.below(2) == 0)
     for (std::uint8_t& byte : q.codes()) byte = static_cast<std::uint8_t>(numbers.below(256));
   if (numbers.below(3) == 0)
@@ -81,10 +81,10 @@ const std::vector<format_spec>& wide_formats() {
 template <class T>
 void compare_decoded(const any_quantized& q, layout shape) {
   strided<T> want(q.rows(), q.cols(), shape);
-  dequantize(portable, q, want.view());
+  dequantize(q, want.view(), portable);
   for (const cpu::isa tier : support::runnable_isas()) {
     strided<T> got(q.rows(), q.cols(), shape);
-    dequantize(cpu::context{.threads = 1, .isa = tier}, q, got.view());
+    dequantize(q, got.view(), cpu::context{.threads = 1, .isa = tier});
     CAPTURE(cpu::name(tier), q.rows(), q.cols(), static_cast<int>(shape));
     REQUIRE(got.same_as(want));
   }
@@ -94,8 +94,8 @@ void compare_decoded(const any_quantized& q, layout shape) {
 template <class B>
 std::vector<float> product(cpu::isa tier, const any_quantized& a, const B& b, const gemm_options& options) {
   support::guarded<float> c(a.rows() * b.rows());
-  quantized_gemm(cpu::context{.threads = 1, .isa = tier}, a, b, matrix_view<float>{c.data(), a.rows(), b.rows()},
-                 options);
+  quantized_gemm(a, b, matrix_view<float>{c.data(), a.rows(), b.rows()}, options,
+                 cpu::context{.threads = 1, .isa = tier});
   REQUIRE(c.guards_intact());
   return {c.begin(), c.end()};
 }
@@ -103,7 +103,7 @@ std::vector<float> product(cpu::isa tier, const any_quantized& a, const B& b, co
 void compare_products(const any_quantized& a, const any_quantized& b) {
   const gemm_options exact{.alpha = 0.75f, .accumulate = accumulate::exact_blocks};
   const std::vector<float> want = product(cpu::isa::scalar, a, b, exact);
-  const any_prepacked packed = prepack(portable, b);
+  const any_prepacked packed = prepack(b, portable);
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier), a.rows(), b.rows(), a.cols());
     REQUIRE(support::same_numbers(product(tier, a, b, exact), want));
@@ -212,9 +212,9 @@ TEST_CASE("products of presets with such parts run on AVX-512 VNNI where the mac
     const bool has_kernel = tier >= cpu::isa::avx512 && tier <= cpu::isa::amx;
     for_each_extended_preset([&](auto preset) {
       CAPTURE(cpu::name(tier), preset.name);
-      const any_quantized q = quantize(portable, preset.spec, row);
+      const any_quantized q = quantize(preset.spec, row, portable);
       const auto kernel_of = [&](accumulate mode) {
-        return std::string(cpu::explain(ctx, q, q, out, {.accumulate = mode}).kernel);
+        return std::string(cpu::explain(q, q, out, {.accumulate = mode}, ctx).kernel);
       };
       CHECK(kernel_of(accumulate::exact_blocks) == (has_kernel ? "gemv_extended_avx512" : "gemm_scalar"));
       CHECK(kernel_of(accumulate::fast) == (has_kernel ? "gemv_extended_avx512" : "gemm_scalar"));

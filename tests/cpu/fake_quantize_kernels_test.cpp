@@ -29,7 +29,7 @@ void compare(std::size_t rows, std::size_t cols, layout from, layout to, const s
   x.fill(support::elements<X>(values));
   const auto call = [&](cpu::isa tier, const auto& in, const auto& out) {
     quantize_report seen;
-    fake_quantize<F>(cpu::context{.threads = 1, .isa = tier}, in, out, count_into{seen}, policies...);
+    fake_quantize<F>(in, out, count_into{seen}, policies..., cpu::context{.threads = 1, .isa = tier});
     return seen;
   };
   strided<Y> want(rows, cols, to);

@@ -139,15 +139,15 @@ TEST_CASE("quantize, tensor constants included, fake_quantize, dequantize and am
     check_everywhere([&](const cpu::context& ctx) {
       bytes out;
       quantize_report seen;
-      const auto q = quantize<F>(ctx, x, policies..., count_into{seen});
+      const auto q = quantize<F>(x, policies..., count_into{seen}, ctx);
       append(out, q);
       append(out, &seen, 1);
       std::vector<float> line(rows * K);
-      dequantize(ctx, q, matrix_view<float>{line.data(), rows, K});
+      dequantize(q, matrix_view<float>{line.data(), rows, K}, ctx);
       append(out, line.data(), line.size());
-      fake_quantize<F>(ctx, x, matrix_view<float>{line.data(), rows, K}, policies..., undo_transform{});
+      fake_quantize<F>(x, matrix_view<float>{line.data(), rows, K}, policies..., undo_transform{}, ctx);
       append(out, line.data(), line.size());
-      const float g = amax(ctx, x).value;
+      const float g = amax(x, {}, ctx).value;
       append(out, &g, 1);
       return out;
     });
@@ -173,8 +173,8 @@ TEST_CASE("hadamard_forward and hadamard_inverse of a matrix ignore the caller's
   const matrix_view<const float> x{values.data(), rows, K};
   check_everywhere([&](const cpu::context& ctx) {
     std::vector<float> y(rows * K), z(rows * K);
-    hadamard_forward(ctx, x, matrix_view<float>{y.data(), rows, K}, random_hadamard<32>{6});
-    hadamard_inverse(ctx, x, matrix_view<float>{z.data(), rows, K}, random_hadamard<32>{6});
+    hadamard_forward(x, matrix_view<float>{y.data(), rows, K}, random_hadamard<32>{6}, ctx);
+    hadamard_inverse(x, matrix_view<float>{z.data(), rows, K}, random_hadamard<32>{6}, ctx);
     bytes out;
     append(out, y.data(), y.size());
     append(out, z.data(), z.size());
@@ -217,7 +217,7 @@ TEST_CASE("quantized_gemm ignores the caller's environment") {
   const auto all = [&](const auto& x, const auto& y, gemm_options options) {
     check_everywhere([&](const cpu::context& ctx) {
       std::vector<float> c(T * N, 0x1.234566p-140f);
-      quantized_gemm(ctx, x, y, matrix_view<float>{c.data(), T, N}, options);
+      quantized_gemm(x, y, matrix_view<float>{c.data(), T, N}, options, ctx);
       bytes out;
       append(out, c.data(), c.size());
       return out;
@@ -241,9 +241,9 @@ void check_layer(const std::vector<float>& x, const std::vector<float>& w, const
     check_everywhere([&](const cpu::context& ctx) {
       std::vector<float> y(T * N, 0.1f), dx(T * K, 0.1f), dw(N * K, 0x1p-149f);
       recipe::saved_activation saved;
-      linear_forward(ctx, r.at(3, 4), xv, wv, matrix_view<float>{y.data(), T, N}, {.saved = &saved});
-      linear_backward_input(ctx, r.at(3, 4), dyv, wv, matrix_view<float>{dx.data(), T, K}, recipe::write_mode::add);
-      linear_backward_weight(ctx, r.at(3, 4), dyv, saved, matrix_view<float>{dw.data(), N, K}, recipe::write_mode::add);
+      linear_forward(r.at(3, 4), xv, wv, matrix_view<float>{y.data(), T, N}, {.saved = &saved}, ctx);
+      linear_backward_input(r.at(3, 4), dyv, wv, matrix_view<float>{dx.data(), T, K}, recipe::write_mode::add, ctx);
+      linear_backward_weight(r.at(3, 4), dyv, saved, matrix_view<float>{dw.data(), N, K}, recipe::write_mode::add, ctx);
       bytes out;
       append(out, y.data(), y.size());
       append(out, dx.data(), dx.size());
@@ -274,7 +274,7 @@ TEST_CASE("the choice of how many threads to use sets no flag and raises no trap
   for (const named_environment& e : environments) {
     CAPTURE(e.name);
     const control after = run_under(
-        e.word, [&] { quantized_gemm(cpu::context{.threads = 8}, q, q, static_cast<const matrix_view<float>&>(c)); });
+        e.word, [&] { quantized_gemm(q, q, static_cast<const matrix_view<float>&>(c), cpu::context{.threads = 8}); });
     CHECK(after == e.word);
   }
 }
@@ -292,8 +292,8 @@ TEST_CASE("weights with zero points are made, dequantized and multiplied alike i
   check_everywhere([&](const cpu::context& ctx) {
     const zero_point_matrix w(N, K, 32, codes, scales, zeros);
     std::vector<float> decoded(N * K), c(T * N);
-    dequantize(ctx, w, matrix_view<float>{decoded.data(), N, K});
-    quantized_gemm(ctx, matrix_view<const float>{values.data(), T, K}, w, matrix_view<float>{c.data(), T, N});
+    dequantize(w, matrix_view<float>{decoded.data(), N, K}, ctx);
+    quantized_gemm(matrix_view<const float>{values.data(), T, K}, w, matrix_view<float>{c.data(), T, N}, {}, ctx);
     bytes out;
     append(out, decoded.data(), decoded.size());
     append(out, c.data(), c.size());

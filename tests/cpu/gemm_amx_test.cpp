@@ -71,8 +71,8 @@ std::vector<float> scalar_product(const A& a, const B& b, const gemm_options& op
   std::vector<float> c(a.rows() * b.rows());
   if (options.beta != 0)
     for (std::size_t i = 0; i < c.size(); ++i) c[i] = static_cast<float>(i % 101) - 50.0f;
-  quantized_gemm(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, a, b,
-                 matrix_view<float>{c.data(), a.rows(), b.rows()}, options);
+  quantized_gemm(a, b, matrix_view<float>{c.data(), a.rows(), b.rows()}, options,
+                 cpu::context{.threads = 1, .isa = cpu::isa::scalar});
   return c;
 }
 
@@ -356,8 +356,8 @@ void check_output(float tensor_scale, const gemm_options& options, std::ptrdiff_
     return matrix_view<T>{c.data(), m, n, static_cast<std::ptrdiff_t>(width), col_stride};
   };
   run(emulated_blocks, detail::gemm_job_of(a, b, detail::sink_of(view(got)), options));
-  quantized_gemm(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, a, b, view(want),
-                 {options.alpha, options.beta, accumulate::exact_blocks, options.bias});
+  quantized_gemm(a, b, view(want), {options.alpha, options.beta, accumulate::exact_blocks, options.bias},
+                 cpu::context{.threads = 1, .isa = cpu::isa::scalar});
   REQUIRE(got.same_bytes(want.span()));
   REQUIRE(got.guards_intact());
 }

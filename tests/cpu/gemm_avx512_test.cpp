@@ -38,7 +38,7 @@ template <class A, class B>
 std::vector<float> product(cpu::isa tier, const A& a, const B& b, const gemm_options& options) {
   support::guarded<float> c(a.rows() * b.rows());
   const matrix_view<float> out{c.data(), a.rows(), b.rows()};
-  quantized_gemm(cpu::context{.threads = 1, .isa = tier}, a, b, out, options);
+  quantized_gemm(a, b, out, options, cpu::context{.threads = 1, .isa = tier});
   REQUIRE(c.guards_intact());
   return {c.begin(), c.end()};
 }
@@ -159,8 +159,8 @@ void check_plain() {
             const bool first = tier == cpu::isa::scalar;
             support::guarded<float> left(m * 35), right(35 * m);
             const cpu::context on{.threads = 1, .isa = tier};
-            quantized_gemm(on, x, w, matrix_view<float>{left.data(), m, 35}, how);
-            quantized_gemm(on, w, x, matrix_view<float>{right.data(), 35, m}, how);
+            quantized_gemm(x, w, matrix_view<float>{left.data(), m, 35}, how, on);
+            quantized_gemm(w, x, matrix_view<float>{right.data(), 35, m}, how, on);
             c[!first].assign(left.begin(), left.end()), transposed[!first].assign(right.begin(), right.end());
             CAPTURE(cpu::name(tier), static_cast<int>(mode));
             REQUIRE((left.guards_intact() && right.guards_intact()));
@@ -288,8 +288,8 @@ TEST_CASE("a plain operand is transformed as it is packed", "[gemm]") {
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier));
     support::guarded<float> c(9 * 20);
-    quantized_gemm(cpu::context{.isa = tier}, unquantized(left, transform), right, matrix_view<float>{c.data(), 9, 20},
-                   exactly);
+    quantized_gemm(unquantized(left, transform), right, matrix_view<float>{c.data(), 9, 20}, exactly,
+                   cpu::context{.isa = tier});
     REQUIRE(c.guards_intact());
     if (expected.empty()) expected.assign(c.begin(), c.end());
     REQUIRE(c.same_bytes(expected));
@@ -314,7 +314,7 @@ void check_output(std::ptrdiff_t down, std::ptrdiff_t across) {
       CAPTURE(cpu::name(tier), down, across, how.beta);
       support::guarded<T> c(size);
       for (std::size_t i = 0; i < c.size(); ++i) c[i] = T(static_cast<float>(i % 7) * 1.37f - 2.7f);
-      quantized_gemm(cpu::context{.isa = tier}, a, b, matrix_view<T>{c.data(), m, n, down, across}, how);
+      quantized_gemm(a, b, matrix_view<T>{c.data(), m, n, down, across}, how, cpu::context{.isa = tier});
       REQUIRE(c.guards_intact());
       if (expected.empty()) expected.assign(c.begin(), c.end());
       REQUIRE(c.same_bytes(expected));
@@ -343,7 +343,7 @@ TEST_CASE("overflow and NaN reach 16-bit outputs as the scalar kernel rounds the
     std::vector<float> expected;
     for (const cpu::isa tier : support::runnable_isas()) {
       std::vector<T> c(3 * 33);
-      quantized_gemm(cpu::context{.isa = tier}, a, b, matrix_view<T>{c.data(), 3, 33}, exactly);
+      quantized_gemm(a, b, matrix_view<T>{c.data(), 3, 33}, exactly, cpu::context{.isa = tier});
       std::vector<float> values;
       for (const T v : c) values.push_back(model::output_value(v));
       if (expected.empty()) expected = values;
@@ -401,8 +401,8 @@ TEST_CASE("one thread and several give the same bits in every mode on every tier
         const std::vector<float> alone = product(tier, first_rows(a, m), b, {.accumulate = mode});
         for (const int threads : {2, 3}) {
           support::guarded<float> c(m * 530);
-          quantized_gemm(cpu::context{.threads = threads, .isa = tier}, first_rows(a, m), b,
-                         matrix_view<float>{c.data(), m, 530}, {.accumulate = mode});
+          quantized_gemm(first_rows(a, m), b, matrix_view<float>{c.data(), m, 530}, {.accumulate = mode},
+                         cpu::context{.threads = threads, .isa = tier});
           REQUIRE(c.same_bytes(alone));
         }
       }

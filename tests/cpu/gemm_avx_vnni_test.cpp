@@ -38,8 +38,8 @@ void check(const A& a, const B& b, accumulate mode) {
   detail::buffer<std::byte> left(blocked::left_bytes(job, m)), scratch(blocked::scratch_bytes(job, m));
   blocked::pack_left(job, 0, m, left.data());
   blocked::multiply(job, {0, m, 0, n}, left.data(), scratch.data());
-  quantized_gemm(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, a, b, matrix_view<float>{want.data(), m, n},
-                 {.accumulate = accumulate::exact_blocks});
+  quantized_gemm(a, b, matrix_view<float>{want.data(), m, n}, {.accumulate = accumulate::exact_blocks},
+                 cpu::context{.threads = 1, .isa = cpu::isa::scalar});
   bool equal = true;
   for (std::size_t i = 0; i < m * n; ++i)  // where the sum overflows, fast gives the true value
     equal = equal && (support::same_number(got[i], want[i]) || !std::isfinite(want[i]));

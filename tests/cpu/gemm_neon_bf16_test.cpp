@@ -37,8 +37,8 @@ template <class A, class B>
 std::vector<float> product(const A& a, const B& b, std::size_t m, std::size_t n, accumulate mode) {
   support::guarded<float> c(m * n);
   const matrix_view<float> out{c.data(), m, n};
-  CHECK(cpu::explain(here, a, b, out, {.accumulate = mode}).kernel == std::string("gemm_bf16_neon"));
-  quantized_gemm(here, a, b, out, {.accumulate = mode});
+  CHECK(cpu::explain(a, b, out, {.accumulate = mode}, here).kernel == std::string("gemm_bf16_neon"));
+  quantized_gemm(a, b, out, {.accumulate = mode}, here);
   REQUIRE(c.guards_intact());
   return {c.begin(), c.end()};
 }
@@ -230,7 +230,7 @@ TEST_CASE("many parts, threads and a grouped call change no bit", "[neon_bf16]")
   const std::vector<float> alone = product(a, b, accumulate::folded_bf16);
   REQUIRE(worst(alone, folded(model::side_of(a)), folded(model::side_of(b)), 80) <= 2);
   support::guarded<float> c(261 * 140);
-  quantized_gemm(cpu::context{.threads = 3, .isa = cpu::isa::neon_bf16}, a, b, matrix_view<float>{c.data(), 261, 140},
-                 {.accumulate = accumulate::folded_bf16});
+  quantized_gemm(a, b, matrix_view<float>{c.data(), 261, 140}, {.accumulate = accumulate::folded_bf16},
+                 cpu::context{.threads = 3, .isa = cpu::isa::neon_bf16});
   CHECK(c.same_bytes(alone));
 }

@@ -47,7 +47,7 @@ template <class A, class B>
 std::vector<float> product(const cpu::context& ctx, const A& a, const B& b, std::size_t n,
                            const gemm_options& options = {}) {
   support::guarded<float> c(a.rows() * n);
-  quantized_gemm(ctx, a, b, matrix_view<float>{c.data(), a.rows(), n}, options);
+  quantized_gemm(a, b, matrix_view<float>{c.data(), a.rows(), n}, options, ctx);
   REQUIRE(c.guards_intact());
   return {c.begin(), c.end()};
 }
@@ -112,7 +112,7 @@ TEST_CASE("the bf16 kernels take bf16 and fp16 in fast mode, and nothing that th
       const matrix_view<float> c{out.data(), m, 40};
       const cpu::context on{.isa = tier};
       const auto kernel = [&](const auto& a, const auto& b, accumulate mode) {
-        return std::string(cpu::explain(on, a, b, c, {.accumulate = mode}).kernel);
+        return std::string(cpu::explain(a, b, c, {.accumulate = mode}, on).kernel);
       };
       const std::string in_binary32 = kernel(wide, w, accumulate::fast);
       CHECK(in_binary32.find("plain") == std::string::npos);
@@ -121,8 +121,8 @@ TEST_CASE("the bf16 kernels take bf16 and fp16 in fast mode, and nothing that th
       CHECK(kernel(narrow.view(), w, accumulate::exact_blocks) == in_binary32);
       CHECK(kernel(narrow.view(), nf, accumulate::fast) == in_binary32);
       const hadamard<16> h;
-      CHECK(std::string(cpu::explain(on, unquantized(narrow.view(), h),
-                                     operand<nvfp4>(matrix_view<const float>{x.data(), 1, 64}, h), c)
+      CHECK(std::string(cpu::explain(unquantized(narrow.view(), h),
+                                     operand<nvfp4>(matrix_view<const float>{x.data(), 1, 64}, h), c, on)
                             .kernel) == in_binary32);
     }
 }
@@ -287,8 +287,8 @@ TEST_CASE("alpha, beta, bias, tensor scales and outputs of 16 bits apply to plai
     for (const cpu::isa tier : support::runnable_isas()) {
       support::guarded<ufp4::bf16> c(m * 40);
       for (std::size_t i = 0; i < m * 40; ++i) c[i] = ufp4::bf16(static_cast<float>(i % 19));
-      quantized_gemm(cpu::context{.isa = tier}, a.view(), w, matrix_view<ufp4::bf16>{c.data(), m, 35, 40},
-                     {.alpha = -1.5f, .beta = 0.25f, .bias = bias});
+      quantized_gemm(a.view(), w, matrix_view<ufp4::bf16>{c.data(), m, 35, 40},
+                     {.alpha = -1.5f, .beta = 0.25f, .bias = bias}, cpu::context{.isa = tier});
       REQUIRE(c.guards_intact());
       if (want.empty()) want.assign(c.begin(), c.end());
       CAPTURE(cpu::name(tier), m);

@@ -49,9 +49,9 @@ struct question {
   void call(cpu::isa tier, const matrix_view<X>& x, const matrix_view<Y>& y) const {
     const cpu::context ctx{.threads = 1, .isa = tier};
     if (inverse)
-      hadamard_inverse(ctx, x, y, t);
+      hadamard_inverse(x, y, t, ctx);
     else
-      hadamard_forward(ctx, x, y, t);
+      hadamard_forward(x, y, t, ctx);
   }
 };
 

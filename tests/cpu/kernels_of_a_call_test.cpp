@@ -30,13 +30,13 @@ bool same(const auto& a, const auto& b) { return a == b; }
 template <class F, class T>
 void check_quantize(const cpu::context& ctx, const matrix_view<const T>& x) {
   quantize_report counts, all_counts;
-  const auto want = quantize<F>(portable, x, transform_spec{}, rounding_spec{}, count_into{all_counts});
-  REQUIRE(same(quantize<F>(ctx, x), want));
-  REQUIRE(same(quantize<F>(ctx, x, count_into{counts}), want));
+  const auto want = quantize<F>(x, transform_spec{}, rounding_spec{}, count_into{all_counts}, portable);
+  REQUIRE(same(quantize<F>(x, ctx), want));
+  REQUIRE(same(quantize<F>(x, count_into{counts}, ctx), want));
   REQUIRE(counts == all_counts);
-  REQUIRE(same(quantize(ctx, spec_of<F>, x), want));
-  REQUIRE(same(quantize<F>(ctx, x, nearest_away{}), quantize<F>(portable, x, rounding_spec{nearest_away{}})));
-  REQUIRE(same(quantize<F>(ctx, x, toward_zero{}), quantize<F>(portable, x, rounding_spec{toward_zero{}})));
+  REQUIRE(same(quantize(spec_of<F>, x, ctx), want));
+  REQUIRE(same(quantize<F>(x, nearest_away{}, ctx), quantize<F>(x, rounding_spec{nearest_away{}}, portable)));
+  REQUIRE(same(quantize<F>(x, toward_zero{}, ctx), quantize<F>(x, rounding_spec{toward_zero{}}, portable)));
 }
 
 /// Transforms, stochastic rounding and searches, each alone and together.
@@ -45,12 +45,12 @@ void check_policies(const cpu::context& ctx, const matrix_view<const T>& x, std:
   const random_hadamard<16> rht{seed};
   const stochastic random_bits{seed + 1};
   const scale_rule_spec search = mse_search{}.spec();
-  REQUIRE(same(quantize<F>(ctx, x, rht), quantize(portable, spec_of<F>, x, rht)));
-  REQUIRE(same(quantize<F>(ctx, x, random_bits), quantize(portable, spec_of<F>, x, rounding_spec{random_bits})));
-  REQUIRE(same(quantize<F>(ctx, x, mse_search{}), quantize(portable, spec_of<F>, x, search)));
-  REQUIRE(same(quantize<F>(ctx, x, percentile{800}), quantize(portable, spec_of<F>, x, percentile{800}.spec())));
-  REQUIRE(same(quantize<F>(ctx, x, random_bits, mae_search{}, hadamard<32>{}),
-               quantize(portable, spec_of<F>, x, hadamard<32>{}, mae_search{}.spec(), rounding_spec{random_bits})));
+  REQUIRE(same(quantize<F>(x, rht, ctx), quantize(spec_of<F>, x, rht, portable)));
+  REQUIRE(same(quantize<F>(x, random_bits, ctx), quantize(spec_of<F>, x, rounding_spec{random_bits}, portable)));
+  REQUIRE(same(quantize<F>(x, mse_search{}, ctx), quantize(spec_of<F>, x, search, portable)));
+  REQUIRE(same(quantize<F>(x, percentile{800}, ctx), quantize(spec_of<F>, x, percentile{800}.spec(), portable)));
+  REQUIRE(same(quantize<F>(x, random_bits, mae_search{}, hadamard<32>{}, ctx),
+               quantize(spec_of<F>, x, hadamard<32>{}, mae_search{}.spec(), rounding_spec{random_bits}, portable)));
 }
 
 bool same_report(const analysis::report& a, const analysis::report& b) {
@@ -60,21 +60,21 @@ bool same_report(const analysis::report& a, const analysis::report& b) {
 }
 template <class F, class T>
 void check_measure(const cpu::context& ctx, const matrix_view<const T>& x) {
-  REQUIRE(same_report(analysis::measure<F>(ctx, x), analysis::measure(portable, spec_of<F>, x)));
-  REQUIRE(same_report(analysis::measure<F>(ctx, x, hadamard<16>{}),
-                      analysis::measure(portable, spec_of<F>, x, hadamard<16>{})));
+  REQUIRE(same_report(analysis::measure<F>(x, ctx), analysis::measure(spec_of<F>, x, portable)));
+  REQUIRE(same_report(analysis::measure<F>(x, hadamard<16>{}, ctx),
+                      analysis::measure(spec_of<F>, x, hadamard<16>{}, portable)));
 }
 
 template <class F, class T>
 void check_dequantize(const cpu::context& ctx, const quantized_matrix<F>& q, support::layout l) {
   support::strided<T> got(q.rows(), q.cols(), l), want(q.rows(), q.cols(), l);
-  dequantize(ctx, q, got.view());
-  dequantize(portable, any_quantized_view(q), want.view());
+  dequantize(q, got.view(), ctx);
+  dequantize(any_quantized_view(q), want.view(), portable);
   REQUIRE(got.same_as(want));
   support::strided<T> decoded(q.rows(), q.cols(), l);
   const matrix<float> x = dequantize<float>(q);
-  fake_quantize<F>(ctx, x, decoded.view(), hadamard<16>{}, undo_transform{});
-  fake_quantize(portable, spec_of<F>, x, want.view(), hadamard<16>{}, undo_transform{});
+  fake_quantize<F>(x, decoded.view(), hadamard<16>{}, undo_transform{}, ctx);
+  fake_quantize(spec_of<F>, x, want.view(), hadamard<16>{}, undo_transform{}, portable);
   REQUIRE(decoded.same_as(want));
 }
 
@@ -83,9 +83,9 @@ template <class F, class T>
 void check_gemm(const cpu::context& ctx, const quantized_matrix<F>& a, const quantized_matrix<F>& b) {
   const gemm_options exact{.accumulate = accumulate::exact_blocks};
   matrix<T> got(a.rows(), b.rows()), want(a.rows(), b.rows());
-  quantized_gemm(portable, any_quantized_view(a), any_quantized_view(b), want, exact);
+  quantized_gemm(any_quantized_view(a), any_quantized_view(b), want, exact, portable);
   const auto check = [&](const auto& left, const auto& right) {
-    quantized_gemm(ctx, left, right, got, exact);
+    quantized_gemm(left, right, got, exact, ctx);
     bool same_elements = true;
     for (std::size_t i = 0; i < got.rows(); ++i)
       for (std::size_t j = 0; j < got.cols(); ++j)
@@ -96,7 +96,7 @@ void check_gemm(const cpu::context& ctx, const quantized_matrix<F>& a, const qua
   check(a, b);
   if constexpr (!F::is_wide) check(a, prepack(b));
   const matrix<float> x = dequantize<float>(a);
-  quantized_gemm(portable, unquantized(x), any_quantized_view(b), want, exact);
+  quantized_gemm(unquantized(x), any_quantized_view(b), want, exact, portable);
   check(unquantized(x), b);
 }
 
@@ -109,9 +109,9 @@ void check_operations(const cpu::context& ctx, support::hostile& numbers, std::s
   const matrix_view<const T> view = x.view(), weights = w.view();
   check_policies<F>(ctx, view, numbers.below(1000));
   check_measure<F>(ctx, view);
-  check_dequantize<F, bf16>(ctx, quantize<F>(portable, view), l);
-  check_dequantize<F, fp16>(ctx, quantize<F>(portable, view), l);
-  check_gemm<F, T>(ctx, quantize<F>(portable, view), quantize<F>(portable, weights));
+  check_dequantize<F, bf16>(ctx, quantize<F>(view, portable), l);
+  check_dequantize<F, fp16>(ctx, quantize<F>(view, portable), l);
+  check_gemm<F, T>(ctx, quantize<F>(view, portable), quantize<F>(weights, portable));
 }
 
 template <class F, class T>
@@ -122,7 +122,7 @@ void check_format(support::hostile& numbers, std::size_t rows, std::size_t cols,
   for (const cpu::isa tier : support::runnable_isas()) {
     CAPTURE(cpu::name(tier), rows, cols, static_cast<int>(l));
     check_quantize<F>({.threads = 1, .isa = tier}, view);
-    check_dequantize<F, float>({.threads = 1, .isa = tier}, quantize<F>(portable, view), l);
+    check_dequantize<F, float>({.threads = 1, .isa = tier}, quantize<F>(view, portable), l);
   }
 }
 

@@ -37,10 +37,10 @@ TEST_CASE("calls run on the best tier that was not left out, with the bits of ev
   const matrix_view<const float> x{values.data(), 40, 256};
   const cpu::context scalar{.isa = cpu::isa::scalar};
   const auto q = quantize<nvfp4>(x);
-  CHECK(q == quantize<nvfp4>(scalar, x));
+  CHECK(q == quantize<nvfp4>(x, scalar));
   const gemm_options exactly{.accumulate = accumulate::exact_blocks};
   quantized_gemm(q, q, matrix_view<float>{c.data(), 40, 40}, exactly);
-  quantized_gemm(scalar, q, q, matrix_view<float>{scalar_c.data(), 40, 40}, exactly);
+  quantized_gemm(q, q, matrix_view<float>{scalar_c.data(), 40, 40}, exactly, scalar);
   CHECK(c == scalar_c);
 }
 

@@ -16,7 +16,7 @@ TEST_CASE("OpenMP as an executor calls every index once and gives the same bytes
   std::vector<float> values(200 * 512);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 89) - 44;
   const matrix_view<const float> x{values.data(), 200, 512};
-  CHECK(quantize<nvfp4>(ctx, x) == quantize<nvfp4>(cpu::context{.threads = 1}, x));
+  CHECK(quantize<nvfp4>(x, ctx) == quantize<nvfp4>(x, cpu::context{.threads = 1}));
 #else
   support::skip("this compiler has no OpenMP");
 #endif

@@ -113,21 +113,21 @@ void check_operations(std::size_t rows, std::size_t cols) {
   const random_hadamard<32> t{2};
   quantize_report first_report;
   const cpu::context alone{.threads = 1, .isa = cpu::isa::scalar};
-  const auto first = quantize<F>(alone, x, random_bits, t, count_into{first_report});
+  const auto first = quantize<F>(x, random_bits, t, count_into{first_report}, alone);
   std::vector<float> first_fake(values.size()), first_back(values.size());
-  fake_quantize<F>(alone, x, matrix_view<float>{first_fake.data(), rows, cols}, random_bits, t, undo_transform{});
-  dequantize(alone, first, matrix_view<float>{first_back.data(), rows, cols});
-  const float first_amax = amax(alone, x, t).value;
+  fake_quantize<F>(x, matrix_view<float>{first_fake.data(), rows, cols}, random_bits, t, undo_transform{}, alone);
+  dequantize(first, matrix_view<float>{first_back.data(), rows, cols}, alone);
+  const float first_amax = amax(x, t, alone).value;
   support::on_every_context([&](const cpu::context& ctx) {
     quantize_report report;
     std::vector<float> fake(values.size()), back(values.size());
-    REQUIRE(quantize<F>(ctx, x, random_bits, t, count_into{report}) == first);
+    REQUIRE(quantize<F>(x, random_bits, t, count_into{report}, ctx) == first);
     REQUIRE(report == first_report);
-    fake_quantize<F>(ctx, x, matrix_view<float>{fake.data(), rows, cols}, random_bits, t, undo_transform{});
-    dequantize(ctx, first, matrix_view<float>{back.data(), rows, cols});
+    fake_quantize<F>(x, matrix_view<float>{fake.data(), rows, cols}, random_bits, t, undo_transform{}, ctx);
+    dequantize(first, matrix_view<float>{back.data(), rows, cols}, ctx);
     REQUIRE(support::same_numbers(fake, first_fake));
     REQUIRE(support::same_numbers(back, first_back));
-    REQUIRE(model::bits_of(amax(ctx, x, t).value) == model::bits_of(first_amax));
+    REQUIRE(model::bits_of(amax(x, t, ctx).value) == model::bits_of(first_amax));
   });
 }
 
@@ -147,11 +147,11 @@ TEST_CASE("calls from several threads at once do not disturb each other") {
   std::vector<float> values(rows * cols);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 97) - 48;
   const matrix_view<const float> x{values.data(), rows, cols};
-  const auto want = quantize<nvfp4>(cpu::context{.threads = 1}, x);
+  const auto want = quantize<nvfp4>(x, cpu::context{.threads = 1});
   std::vector<int> same(4, 0);
   std::vector<std::thread> callers;
   for (std::size_t c = 0; c < 4; ++c)
-    callers.emplace_back([&, c] { same[c] = quantize<nvfp4>(cpu::context{.threads = 2}, x) == want; });
+    callers.emplace_back([&, c] { same[c] = quantize<nvfp4>(x, cpu::context{.threads = 2}) == want; });
   for (std::thread& caller : callers) caller.join();
   CHECK(same == std::vector<int>(4, 1));
 }

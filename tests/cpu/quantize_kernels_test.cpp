@@ -457,7 +457,7 @@ std::vector<float> hashed_values() {
 template <class F, class... Policies>
 void add_quantized(byte_hash& h, const cpu::context& ctx, const matrix_view<const float>& x,
                    const Policies&... policies) {
-  const auto q = quantize<F>(ctx, x, policies...);
+  const auto q = quantize<F>(x, policies..., ctx);
   h.add(q.codes());
   h.add(q.scales());
   h.add(std::vector<float>{q.tensor_scale()});
@@ -504,14 +504,14 @@ TEST_CASE("shards of a matrix quantize to the bytes of the whole on every tier",
   const random_hadamard<32> h{6};
   for (const cpu::isa tier : support::runnable_isas()) {
     const cpu::context ctx{.threads = 2, .isa = tier};
-    const auto whole = quantize<e1m2_f32>(ctx, x, h, random_bits);
+    const auto whole = quantize<e1m2_f32>(x, h, random_bits, ctx);
     const std::size_t codes = whole.padded_cols() / 2, scales = whole.padded_cols() / 4;  // bytes a row
     std::vector<std::uint8_t> joined_codes(whole.codes().size()), joined_scales(whole.scales().size() * 4);
     for (const std::size_t row : std::initializer_list<std::size_t>{0, 13, 40})
       for (const std::size_t col : std::initializer_list<std::size_t>{0, 320, 928}) {
         const std::size_t rows = row == 0 ? 13 : row == 13 ? 27 : 30, cols = col == 0 ? 320 : col == 320 ? 608 : 72;
         const matrix_view<const float> part{&x(row, col), rows, cols, hashed_cols};
-        const auto q = quantize<e1m2_f32>(ctx, part, h, random_bits, shard{row, col, hashed_cols});
+        const auto q = quantize<e1m2_f32>(part, h, random_bits, shard{row, col, hashed_cols}, ctx);
         copy_shard(q.codes(), rows, q.padded_cols() / 2, joined_codes, row, col / 2, codes);
         copy_shard(q.scales(), rows, q.padded_cols() / 4, joined_scales, row, col / 4, scales);
       }

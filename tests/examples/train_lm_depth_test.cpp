@@ -51,7 +51,7 @@ TEST_CASE("a chain's gain after one layer is that of the quantized operands' exa
   const matrix<float> w = initial_weights<float>(7, 0, 64, 64, 0.125);
   const auto rounded = [](const matrix<float>& m) {
     matrix<float> q(m.rows(), m.cols());
-    ufp4::fake_quantize<ufp4::e2m1_f32>(pool().context(), view_of(m), view_of(q));
+    ufp4::fake_quantize<ufp4::e2m1_f32>(view_of(m), view_of(q), pool().context());
     return q;
   };
   const matrix<double> y = x.cast<double>() * w.cast<double>().transpose();

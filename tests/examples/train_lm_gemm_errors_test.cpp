@@ -96,7 +96,7 @@ TEST_CASE("the error of a recipe's GEMM is that of the exact product of its deco
   const auto measured = measure_gemms(make_recipe("e2m1-no-sr", {.rht = "none"}, 1), {c}, 3, 4, pool());
   const auto decoded = [](const matrix<float>& m) -> matrix<double> {
     matrix<float> q(m.rows(), m.cols());
-    ufp4::fake_quantize<ufp4::e2m1_f32>(pool().context(), view_of(m), view_of(q));
+    ufp4::fake_quantize<ufp4::e2m1_f32>(view_of(m), view_of(q), pool().context());
     return q.cast<double>();
   };
   const auto apart = [](const matrix<double>& a, const matrix<double>& b, const matrix<double>& exact) {

@@ -83,8 +83,8 @@ TEST_CASE("Q(w) of a recipe with a transform is the decoded weight, transformed 
   osci.after_update(4, w, pool());
   matrix<float> want(16, 32);
   const auto operand = recipe.quantized.at(4, 7).operand(1);
-  ufp4::fake_quantize<ufp4::e1m2_f32>(pool().context(), view_of(moved), view_of(want), operand.transform,
-                                      ufp4::undo_transform{});
+  ufp4::fake_quantize<ufp4::e1m2_f32>(view_of(moved), view_of(want), operand.transform, ufp4::undo_transform{},
+                                      pool().context());
   CHECK(osci.resets() > 400);
   index same = 0;
   for (index i = 0; i < want.size(); ++i) {

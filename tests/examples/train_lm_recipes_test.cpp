@@ -163,8 +163,8 @@ TEST_CASE("clipped formats have the same bits on every instruction set of the ma
         1e-9f;
   const ufp4::matrix_view<const float> view(x.data(), 64, 64);
   const auto coded = [&](ufp4::cpu::isa isa) {
-    const auto q = ufp4::quantize<e2m1_to_3_f32>(ufp4::cpu::context{.isa = isa}, view, ufp4::random_hadamard<16>{1},
-                                                 ufp4::stochastic{9});
+    const auto q = ufp4::quantize<e2m1_to_3_f32>(view, ufp4::random_hadamard<16>{1}, ufp4::stochastic{9},
+                                                 ufp4::cpu::context{.isa = isa});
     std::vector<float> back(x.size());
     ufp4::dequantize(q, ufp4::matrix_view<float>(back.data(), 64, 64));
     return back;

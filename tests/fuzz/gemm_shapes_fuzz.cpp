@@ -75,7 +75,7 @@ void multiply(fuzz::input& in, const shape& s, const A& a, const B& b) {
   const auto product = [&](cpu::isa tier, int threads, support::strided<T>& c) {
     c.fill(before);
     return fuzz::rejection([&] {
-      quantized_gemm(cpu::context{.threads = threads, .isa = tier}, untyped(a), untyped(b), c.view(), options);
+      quantized_gemm(untyped(a), untyped(b), c.view(), options, cpu::context{.threads = threads, .isa = tier});
     });
   };
   support::strided<T> untouched(s.rows_c, s.cols_c, l), want(s.rows_c, s.cols_c, l);

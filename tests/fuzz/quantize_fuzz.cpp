@@ -74,9 +74,9 @@ outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request&
   o.rejected = fuzz::rejection([&] {
     with_policies<Format>(r, o.report, [&](const auto&... policies) {
       if constexpr (any_block_format<Format>)  // the format as data: policies that do not go with it are errors
-        o.q = quantized_matrix<Format>(quantize(ctx, spec_of<Format>, matrix_view<const T>(x), policies...));
+        o.q = quantized_matrix<Format>(quantize(spec_of<Format>, matrix_view<const T>(x), policies..., ctx));
       else
-        o.q = quantize<Format>(ctx, matrix_view<const T>(x), policies...);
+        o.q = quantize<Format>(matrix_view<const T>(x), policies..., ctx);
     });
   });
   return o;
@@ -86,9 +86,9 @@ template <class Format, class T, class... Policies>
 void fake(const cpu::context& ctx, const matrix_view<const T>& x, const matrix_view<float>& out,
           const Policies&... policies) {
   if constexpr (any_block_format<Format>)
-    fake_quantize(ctx, spec_of<Format>, x, out, policies...);
+    fake_quantize(spec_of<Format>, x, out, policies..., ctx);
   else
-    fake_quantize<Format>(ctx, x, out, policies...);
+    fake_quantize<Format>(x, out, policies..., ctx);
 }
 
 /// fake_quantize into out; returns the message if it is rejected.
@@ -121,7 +121,7 @@ void check(fuzz::input& in) {
   const std::string fake_rejected = fake<Format>(cpu::isa::scalar, x.view(), r, undo, want_fake.view());
   require(want.rejected.empty() == fake_rejected.empty(),
           "only one of quantize and fake_quantize rejects: " + want.rejected + fake_rejected);
-  if (want.rejected.empty()) dequantize(cpu::context{.threads = 1, .isa = cpu::isa::scalar}, want.q, want_plain.view());
+  if (want.rejected.empty()) dequantize(want.q, want_plain.view(), cpu::context{.threads = 1, .isa = cpu::isa::scalar});
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = cpu::name(tier);
     const outcome<Format> got = quantized<Format>(tier, x.view(), r);
@@ -134,7 +134,7 @@ void check(fuzz::input& in) {
     require(fuzz::same_bytes(got.q.scale_bytes(), want.q.scale_bytes()), where + ": scales differ");
     require(got.q == want.q, where + ": tensor scales differ");
     require(got.report == want.report, where + ": reports differ");
-    dequantize(cpu::context{.threads = 1, .isa = tier}, got.q, plain.view());
+    dequantize(got.q, plain.view(), cpu::context{.threads = 1, .isa = tier});
     require(plain.same_as(want_plain), where + ": dequantize differs");
     if (!undo || r.transform.n == 1)
       require(plain.same_as(faked), where + ": fake_quantize is not dequantize(quantize)");
@@ -155,9 +155,9 @@ void check_transform(fuzz::input& in) {
     const cpu::context ctx{.threads = 1, .isa = tier};
     return fuzz::rejection([&] {
       if (inverse)
-        hadamard_inverse(ctx, x.view(), out.view(), t);
+        hadamard_inverse(x.view(), out.view(), t, ctx);
       else
-        hadamard_forward(ctx, x.view(), out.view(), t);
+        hadamard_forward(x.view(), out.view(), t, ctx);
     });
   };
   support::strided<bf16> want(rows, inverse ? cols : padded, to);

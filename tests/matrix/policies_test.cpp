@@ -24,8 +24,9 @@ struct always_up {
 static_assert(detail::policy<hadamard<16>> && detail::policy<transform_spec> && detail::policy<stochastic> &&
               detail::policy<rounding_spec> && detail::policy<always_up> && detail::policy<scale_up> &&
               detail::policy<scale_rule_spec> && detail::policy<mse_search> && detail::policy<tensor_amax> &&
-              detail::policy<shard> && detail::policy<count_into> && detail::policy<undo_transform>);
-static_assert(!detail::policy<int> && !detail::policy<fp4<E2M1>> && !detail::policy<cpu::context>);
+              detail::policy<shard> && detail::policy<count_into> && detail::policy<undo_transform> &&
+              detail::policy<cpu::context>);
+static_assert(!detail::policy<int> && !detail::policy<fp4<E2M1>> && !detail::policy<gemm_options>);
 
 // The library's own roundings become one type, so that a kernel is compiled once; a user's keeps its own.
 static_assert(std::is_same_v<decltype(detail::collect(stochastic{}).rounding), rounding_spec>);
@@ -91,13 +92,35 @@ TEST_CASE("the order of policies changes nothing") {
   CHECK(a == quantize_report{r.nonfinite_blocks, r.saturated, r.underflowed_scales});
 }
 
+TEST_CASE("a context takes any place among the policies") {
+  const std::vector<float> x(64 * 32, 1.5f);
+  const matrix_view<const float> view{x.data(), 64, 32};
+  const auto want = quantize<nvfp4>(view, hadamard<16>{}, stochastic{1});
+  std::size_t ran = 0;
+  const auto executor = [&](std::size_t n, task_ref task) {
+    ++ran;
+    for (std::size_t i = 0; i < n; ++i) task(i);
+  };
+  const cpu::context ctx{.executor = executor};
+  const auto runs = [&](const auto& call) {
+    ran = 0;
+    REQUIRE(call() == want);
+    REQUIRE(ran != 0);
+  };
+  runs([&] { return quantize<nvfp4>(view, ctx, hadamard<16>{}, stochastic{1}); });
+  runs([&] { return quantize<nvfp4>(view, hadamard<16>{}, ctx, stochastic{1}); });
+  runs([&] { return quantize(spec_of<nvfp4>, view, hadamard<16>{}, stochastic{1}, ctx); });
+  any_quantized out(spec_of<nvfp4>, 64, 32, hadamard<16>{}.spec());
+  runs([&] { return quantize_into(view, out, stochastic{1}, ctx, hadamard<16>{}), out; });
+}
+
 TEST_CASE("count_into adds up over calls and threads") {
   std::vector<float> x(3000 * 32, 7.5f);  // two of 32 lie beyond 6 times the scale
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = i % 16 == 0 ? 7.5f : 1.0f;
   x[64] = model::float_of(0x7FC00000u);
   const matrix_view<const float> view{x.data(), 3000, 32};
   quantize_report seen{100, 0, 5};
-  quantize<mxfp4>(cpu::context{.threads = 3}, view, count_into{seen});
+  quantize<mxfp4>(view, count_into{seen}, cpu::context{.threads = 3});
   CHECK(seen == quantize_report{101, 2 * 2999, 5});
   std::vector<float> out(x.size());
   fake_quantize<mxfp4>(view, matrix_view<float>{out.data(), 3000, 32}, count_into{seen});

@@ -27,8 +27,8 @@ std::vector<float> one_row() {
 
 /// Row i of the matrix, by itself: the random bits differ from row to row.
 quantized_matrix<e1m2_f32> row_at(const std::vector<float>& row, std::size_t i) {
-  return quantize<e1m2_f32>(cpu::context{.threads = 1}, matrix_view<const float>{row.data(), 1, cols}, random_bits,
-                            shard{.first_row = i, .first_col = 0, .total_cols = cols});
+  return quantize<e1m2_f32>(matrix_view<const float>{row.data(), 1, cols}, random_bits,
+                            shard{.first_row = i, .first_col = 0, .total_cols = cols}, cpu::context{.threads = 1});
 }
 
 }  // namespace

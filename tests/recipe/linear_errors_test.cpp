@@ -285,11 +285,12 @@ TEST_CASE("an instruction set that the machine lacks is rejected before anything
   const cpu::isa absent = cpu::available().has(cpu::isa::neon) ? cpu::isa::amx : cpu::isa::neon_i8mm;
   const cpu::context context{.isa = absent};
   const std::string start = "cpu::context::isa: " + std::string(cpu::name(absent)) + " is not on this machine";
-  CHECK(message(4, 6, [&](auto y) { linear_forward(context, now, sized(4, 32), sized(6, 32), y); }).find(start) == 0);
+  CHECK(message(4, 6, [&](auto y) { linear_forward(now, sized(4, 32), sized(6, 32), y, {}, context); }).find(start) ==
+        0);
   CHECK(message(4, 32, [&](auto dx) {
-          linear_backward_input(context, now, sized(4, 6), sized(6, 32), dx);
+          linear_backward_input(now, sized(4, 6), sized(6, 32), dx, {}, context);
         }).find(start) == 0);
   CHECK(message(6, 32, [&](auto dw) {
-          linear_backward_weight(context, now, sized(4, 6), sized(4, 32), dw);
+          linear_backward_weight(now, sized(4, 6), sized(4, 32), dw, {}, context);
         }).find(start) == 0);
 }

@@ -127,8 +127,8 @@ bias bias_of_dgrad(const recipe::training_recipe& r, std::size_t steps) {
   std::vector<float> dx(t * k), mean(t * k);
   double sum_of_totals = 0, squares_of_totals = 0;
   for (std::size_t step = 0; step < steps; ++step) {
-    linear_backward_input(cpu::context{.threads = 1}, r.at(step, 0), l.dy.view(), l.w.view(),
-                          matrix_view<float>{dx.data(), t, k});
+    linear_backward_input(r.at(step, 0), l.dy.view(), l.w.view(), matrix_view<float>{dx.data(), t, k}, {},
+                          cpu::context{.threads = 1});
     double total = 0;
     for (std::size_t i = 0; i < t * k; ++i) {
       const auto x = static_cast<double>(dx[i]);

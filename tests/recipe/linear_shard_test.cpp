@@ -101,11 +101,11 @@ results run(const cpu::context& ctx, const recipe::training_recipe& r, const row
   const std::size_t t = rows.tokens(), segments = rows.by_segment.size() - 1;
   results out{std::vector<float>(t * outputs), std::vector<float>(t * inputs),
               std::vector<float>(segments * outputs * inputs)};
-  linear_forward_grouped(ctx, now, rows.x_view(), rows.by_expert, w.view(), matrix_view{out.y.data(), t, outputs});
-  linear_backward_input_grouped(ctx, now, rows.dy_view(), rows.by_expert, w.view(),
-                                matrix_view{out.dx.data(), t, inputs});
-  linear_backward_weight_grouped(ctx, wgrad, rows.dy_view(), rows.x_view(), rows.by_segment,
-                                 matrix_view{out.dw.data(), segments * outputs, inputs});
+  linear_forward_grouped(now, rows.x_view(), rows.by_expert, w.view(), matrix_view{out.y.data(), t, outputs}, {}, ctx);
+  linear_backward_input_grouped(now, rows.dy_view(), rows.by_expert, w.view(), matrix_view{out.dx.data(), t, inputs},
+                                {}, ctx);
+  linear_backward_weight_grouped(wgrad, rows.dy_view(), rows.x_view(), rows.by_segment,
+                                 matrix_view{out.dw.data(), segments * outputs, inputs}, {}, ctx);
   return out;
 }
 

@@ -33,12 +33,12 @@ std::vector<float> everything(const cpu::context& context, const recipe::bound_r
   const std::size_t at[] = {0, 70, 70, t};
   output<float> y(t, n), dx(t, k), dw(n, k), ye(t, n), dxe(t, k), dwe(3 * n, k);
   recipe::saved_activation saved, saved_parts;
-  linear_forward(context, now, l.x.view(), l.w.view(), y.view(), {.saved = &saved});
-  linear_backward_input(context, now, l.dy.view(), l.w.view(), dx.view());
-  linear_backward_weight(context, now, l.dy.view(), saved, dw.view());
-  linear_forward_grouped(context, now, l.x.view(), at, weights.view(), ye.view(), {.saved = &saved_parts});
-  linear_backward_input_grouped(context, now, l.dy.view(), at, weights.view(), dxe.view());
-  linear_backward_weight_grouped(context, now, l.dy.view(), saved_parts, at, dwe.view());
+  linear_forward(now, l.x.view(), l.w.view(), y.view(), {.saved = &saved}, context);
+  linear_backward_input(now, l.dy.view(), l.w.view(), dx.view(), {}, context);
+  linear_backward_weight(now, l.dy.view(), saved, dw.view(), {}, context);
+  linear_forward_grouped(now, l.x.view(), at, weights.view(), ye.view(), {.saved = &saved_parts}, context);
+  linear_backward_input_grouped(now, l.dy.view(), at, weights.view(), dxe.view(), {}, context);
+  linear_backward_weight_grouped(now, l.dy.view(), saved_parts, at, dwe.view(), {}, context);
   std::vector<float> all;
   for (const output<float>* o : {&y, &dx, &dw, &ye, &dxe, &dwe}) all.insert(all.end(), o->c.begin(), o->c.end());
   return all;

@@ -46,16 +46,16 @@ void check(const cpu::context& ctx, const recipe::bound_recipe& now, const layer
            const offsets& at) {
   CAPTURE(l.tokens, l.inputs, l.outputs, at.size());
   const recipe::quantized_weight made =
-      quantize_weight(ctx, now, w.view(), {.experts = at.size() - 1, .backward = true});
+      quantize_weight(now, w.view(), {.experts = at.size() - 1, .backward = true}, ctx);
   CHECK((made.rows() == w.rows && made.cols() == w.cols));
   output<float> y(l.tokens, l.outputs), want_y(l.tokens, l.outputs), dx(l.tokens, l.inputs),
       want_dx(l.tokens, l.inputs);
-  linear_forward_grouped(ctx, now, l.x.view(), at, w.view(), want_y.view());
-  linear_forward_grouped(ctx, now, l.x.view(), at, made, y.view());
+  linear_forward_grouped(now, l.x.view(), at, w.view(), want_y.view(), {}, ctx);
+  linear_forward_grouped(now, l.x.view(), at, made, y.view(), {}, ctx);
   REQUIRE(y.c.same_bytes(want_y.c.span()));
   REQUIRE(y.c.guards_intact());
-  linear_backward_input_grouped(ctx, now, l.dy.view(), at, w.view(), want_dx.view());
-  linear_backward_input_grouped(ctx, now, l.dy.view(), at, made, dx.view());
+  linear_backward_input_grouped(now, l.dy.view(), at, w.view(), want_dx.view(), {}, ctx);
+  linear_backward_input_grouped(now, l.dy.view(), at, made, dx.view(), {}, ctx);
   REQUIRE(dx.c.same_bytes(want_dx.c.span()));
   REQUIRE(dx.c.guards_intact());
 }

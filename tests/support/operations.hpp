@@ -53,7 +53,7 @@ void check_matrix(const std::vector<float>& values, std::size_t rows, std::size_
   guarded<typename F::scale_type> scales(want.scales.size(), 1);
   quantize_report seen;
   const auto q =
-      quantize_into<F>(one_thread, x, codes.span(), scales.span(), p.transform, p.rounding, p.rule, count_into{seen});
+      quantize_into<F>(x, codes.span(), scales.span(), p.transform, p.rounding, p.rule, count_into{seen}, one_thread);
   REQUIRE(q.padded_cols() == want.padded);
   REQUIRE(matches(q, want));
   REQUIRE((codes.guards_intact() && scales.guards_intact()));
@@ -62,11 +62,11 @@ void check_matrix(const std::vector<float>& values, std::size_t rows, std::size_
   const std::vector<float> decoded = model::decoded(want), undone = model::decoded(want, p.theirs.t, true);
   guarded<float> back(rows * cols, 1), fake(rows * cols, 1, 0x55);
   const matrix_view<float> to_back{back.data(), rows, cols}, to_fake{fake.data(), rows, cols};
-  dequantize(one_thread, q, to_back);
+  dequantize(q, to_back, one_thread);
   REQUIRE((same_numbers(back.span(), decoded) && back.guards_intact()));
-  fake_quantize<F>(one_thread, x, to_fake, p.transform, p.rounding, p.rule);
+  fake_quantize<F>(x, to_fake, p.transform, p.rounding, p.rule, one_thread);
   REQUIRE((same_numbers(fake.span(), decoded) && fake.guards_intact()));
-  fake_quantize<F>(one_thread, x, to_fake, p.transform, p.rounding, p.rule, undo_transform{});
+  fake_quantize<F>(x, to_fake, p.transform, p.rounding, p.rule, undo_transform{}, one_thread);
   REQUIRE((same_numbers(fake.span(), undone) && fake.guards_intact()));
 }
 

@@ -21,7 +21,7 @@ std::tuple<quantized, nb::object> cast_matrix(const quantized& q, nb::handle for
   cast_report report;
   run(ctx, elements_in(q.view.rows(), q.view.cols()), long_pass, [&](const cpu::context& c) {
     report = {};
-    out = cast(c, q.view, to, report);
+    out = cast(q.view, to, report, c);
   });
   return {quantized(std::move(out)), report_of(report)};
 }

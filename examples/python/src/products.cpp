@@ -133,7 +133,7 @@ any_prepacked prepack_matrix(const quantized& q, int threads, nb::handle isa) {
   const cpu::context ctx = context_of("prepack", threads, isa);
   any_prepacked out;
   run(ctx, elements_in(q.view.rows(), q.view.cols()), long_pass,
-      [&](const cpu::context& c) { out = prepack(c, q.view); });
+      [&](const cpu::context& c) { out = prepack(q.view, c); });
   return out;
 }
 

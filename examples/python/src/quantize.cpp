@@ -44,7 +44,7 @@ void for_chunks(const format_spec& format, const source& x, nb::handle progress,
 float amax_of_matrix(const cpu::context& ctx, const source& x, const transform_spec& t) {
   float found = 0;
   run(ctx, elements_in(x.rows, x.cols), long_pass, [&](const cpu::context& c) {
-    c::detail::with_view(sink_of(x), [&](const auto& view) { found = amax(c, view, t).value; });
+    c::detail::with_view(sink_of(x), [&](const auto& view) { found = amax(view, t, c).value; });
   });
   return found;
 }

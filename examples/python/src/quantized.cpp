@@ -17,12 +17,12 @@ using c::detail::with_view;
 /// The decoded values; with `undo` of the transform too.
 void dequantize_matrix(const cpu::context& ctx, const any_quantized_view& q, bool undo, const sink& out) {
   const transform_spec& t = q.transform();
-  if (!undo || t.n == 1) return with_view(out, [&](const auto& view) { ufp4::dequantize(ctx, q, view); });
+  if (!undo || t.n == 1) return with_view(out, [&](const auto& view) { ufp4::dequantize(q, view, ctx); });
   const std::size_t padded = q.padded_cols(), runs = (q.cols() + t.n - 1) / t.n;
   const any_quantized_view whole(q.spec(), q.codes(), q.scale_bytes(), q.tensor_scale(), q.rows(), padded, t);
-  const matrix<float> decoded = ufp4::dequantize(ctx, whole);  // the inverse transform reads the padding too
+  const matrix<float> decoded = ufp4::dequantize(whole, ctx);  // the inverse transform reads the padding too
   const matrix_view<const float> used(decoded.data(), q.rows(), runs * t.n, static_cast<std::ptrdiff_t>(padded));
-  with_view(out, [&](const auto& view) { hadamard_inverse(ctx, used, view, t); });
+  with_view(out, [&](const auto& view) { hadamard_inverse(used, view, t, ctx); });
 }
 
 nb::object dequantize(const quantized& q, nb::handle dtype, nb::handle out, bool undo_transform, int threads,

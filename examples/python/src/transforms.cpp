@@ -24,7 +24,7 @@ nb::object hadamard_forward(nb::handle x, nb::handle transform, nb::handle out, 
   const output to(operation, out, dtype, from.elements.rows, padded, from.elements.kind);
   run(ctx, elements_in(from.elements.rows, padded), long_pass, [&](const cpu::context& c) {
     with_views(from.elements, to.elements(),
-               [&](const auto& in, const auto& result) { ufp4::hadamard_forward(c, in, result, t); });
+               [&](const auto& in, const auto& result) { ufp4::hadamard_forward(in, result, t, c); });
   });
   return to.object;
 }
@@ -38,7 +38,7 @@ nb::object hadamard_inverse(nb::handle x, nb::handle transform, std::optional<st
   const output to(operation, out, dtype, from.elements.rows, cols.value_or(from.elements.cols), from.elements.kind);
   run(ctx, elements_in(from.elements.rows, from.elements.cols), long_pass, [&](const cpu::context& c) {
     with_views(from.elements, to.elements(),
-               [&](const auto& in, const auto& result) { ufp4::hadamard_inverse(c, in, result, t); });
+               [&](const auto& in, const auto& result) { ufp4::hadamard_inverse(in, result, t, c); });
   });
   return to.object;
 }

@@ -131,14 +131,14 @@ constexpr void apply_policy(O& options, const P& policy) {
     options.undo = true;
 }
 
-/// Whether all are policies; otherwise the program does not compile.
+/// True: if not all are policies, the program does not compile.
 template <class... Policies>
 constexpr bool are_policies() {
   constexpr bool all = (policy<Policies> && ...);
   static_assert(all,
                 "not a policy: after the matrix come a transform, a rounding policy, a scale rule, tensor_amax, shard, "
                 "count_into, cpu::context (and for fake_quantize undo_transform)");
-  return all;
+  return true;
 }
 
 /// `given`: what formats and element types need. A context is not among the options: context_among (quantize.hpp).

@@ -32,16 +32,16 @@ std::uint64_t hash_of_operations() {
   const gemm_options exactly{.accumulate = accumulate::exact_blocks};
   const matrix_view<const float> left{x, m, k}, right{w, n, k};
   const random_hadamard<32> transform{5};
-  const auto a = quantize<nvfp4>(context, left, transform, stochastic{.seed = 3});
-  const auto b = quantize<nv_e1m2>(context, right, transform);
+  const auto a = quantize<nvfp4>(left, transform, stochastic{.seed = 3}, context);
+  const auto b = quantize<nv_e1m2>(right, transform, context);
   add(a.codes().data(), a.codes().size());
   add(a.scales().data(), a.scales().size());
   add(b.codes().data(), b.codes().size());
-  quantized_gemm(context, a, b, matrix_view<float>{c, m, n}, exactly);
+  quantized_gemm(a, b, matrix_view<float>{c, m, n}, exactly, context);
   add(c, sizeof c);
-  quantized_gemm(context, unquantized(left, transform), b, matrix_view<float>{c, m, n}, exactly);
+  quantized_gemm(unquantized(left, transform), b, matrix_view<float>{c, m, n}, exactly, context);
   add(c, sizeof c);
-  dequantize(context, a, matrix_view<float>{back, m, k});
+  dequantize(a, matrix_view<float>{back, m, k}, context);
   add(back, sizeof back);
   return hash;
 }
