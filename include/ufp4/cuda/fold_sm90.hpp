@@ -121,8 +121,7 @@ UFP4_DEVICE std::uint32_t factor_of(const wgmma_side& side, std::uint32_t bits) 
   return how == wgmma_fold::rounded ? to_bits(scale) : thread::pair_bf16(scale, scale);
 }
 
-/// Is the factor of sixteen codes such that bf16 does not hold a product? Without branches, between instructions of a
-/// wgmma pipeline. f16 holds every product.
+/// Does bf16 not hold a product of sixteen codes? Without branches, for a wgmma pipeline. f16 holds every product.
 template <wgmma_fold how>
 UFP4_DEVICE bool is_unfit(const wgmma_side& side, std::uint32_t bits, std::uint32_t first, std::uint32_t last) {
   if constexpr (how == wgmma_fold::f16) return false;

@@ -442,8 +442,7 @@ error queue_tcgen05(const gemm_job& gemm, const device_facts& facts, std::span<s
                               tile::shared_bytes, where, job);
 }
 
-/// The tiles of the first call are computed by one thread block or pair, so that it uses its buffers in turn: two whole
-/// tiles and a small part of a third, together with more stages than the ring has.
+/// One thread block or pair computes the first call's tiles: two, a part of a third, and more stages than the ring has.
 template <unsigned Blocks, unsigned Cols, mma::block_scale scale>
 error run_tcgen05_as(const gemm_job& job, const device_facts& facts, std::span<std::byte> memory, stream where) {
   using tile = tcgen05_tile<Blocks, Cols, scale>;

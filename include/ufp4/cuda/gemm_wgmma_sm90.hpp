@@ -182,8 +182,7 @@ struct wgmma_worker {
   UFP4_DEVICE std::uint32_t step_empty(unsigned stage) const {
     return barriers(2 * Tile::chunks + Tile::steps + stage);
   }
-  /// Of the n-th tile of the thread block, by the producer (0) or a consumer's warpgroup: n + 1 if a product does not
-  /// fit. No role is four tiles ahead of another.
+  /// n + 1 if a product of the n-th tile does not fit. group: producer, consumers. No role is four tiles ahead.
   UFP4_DEVICE std::uint32_t unfit(unsigned group, unsigned n) const {
     return memory + Tile::unfit_at + (group * Tile::unfit_slots + n % Tile::unfit_slots) * 4;
   }
@@ -388,8 +387,8 @@ struct wgmma_worker {
     if (previous != Tile::steps) arrive(step_empty(previous));
   }
 
-  /// Sixteen rows of C at a time through shared memory: every index of the sums is a constant, and a warp stores
-  /// consecutive elements of a row. No function is called while sums are in registers, since it would save them.
+  /// Sixteen rows of C at a time through shared memory, so that every index of the sums is a constant. No function is
+  /// called while sums are in registers, since it would save them.
   UFP4_DEVICE void store(const float (&sums)[2][sums_of_thread], unsigned group, std::size_t first_row,
                          std::size_t first_col, unsigned n) const {
     const thread::epilogue to = thread::epilogue_of(job.job);

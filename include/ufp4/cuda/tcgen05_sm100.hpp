@@ -133,8 +133,7 @@ UFP4_DEVICE void copy_box_of_pair(std::uint32_t shared, const CUtensorMap& from,
       : "memory");
 }
 
-/// Called by a whole warp: 32 columns of this lane's row; warp w of a block reads lanes 32 (w % 4) and following. The
-/// values may be used after wait_tensor_loads().
+/// Called by a whole warp: 32 columns of this lane's row, of lanes 32 (warp % 4) on; complete at wait_tensor_loads().
 UFP4_DEVICE void load_tensor32(std::uint32_t (&r)[32], std::uint32_t from) {
   asm volatile(
       "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,"

@@ -239,8 +239,8 @@ struct tile_grid {
 struct tile_index {
   unsigned down, across;
 };
-/// The tile of a thread block. Consecutive thread blocks, which run at the same time, compute neighbouring tiles: eight
-/// tile rows of one tile column, then of the next column, so that the operands they share are in the cache.
+/// The tile of a thread block: eight tile rows of one tile column, then of the next, so that the operands that thread
+/// blocks share are in the cache.
 UFP4_DEVICE tile_index banded_tile(const tile_grid& tiles, unsigned at) {
   const unsigned band = 8 * tiles.across, first = at / band * 8, left = tiles.down - first;
   const unsigned down = left < 8 ? left : 8;

@@ -37,8 +37,8 @@
 // | device_max_magnitude                   |                                                                          |
 //
 // and host code uses: stream, error, launch, load, set_zero, copy, allocate, release, wait, facts, and
-// target_spelling_of (an architecture). Of the host functions only `wait`, `allocate` and `release` wait for the device,
-// and the first `launch` of a kernel that was not loaded.
+// target_spelling_of (an architecture). Of the host functions only `wait`, `allocate`, `release` and the first `launch`
+// of a kernel that was not loaded wait for the device.
 // UFP4_SIMT_HEADER must be defined before the first header of ufp4.
 #pragma once
 
@@ -170,8 +170,7 @@ error launch(void (*kernel)(Parameters...), index3 blocks, index3 threads, std::
   return queue(static_cast<Parameters>(arguments)...);
 }
 
-/// Loads the code of a kernel onto the current device, so that its first launch does not. A program without code of the
-/// kernel for this device has nothing to load, which is no error.
+/// Loads the code of a kernel, so that its first launch does not. No code for this device is no error.
 inline error load(const void* kernel) {
   UFP4_RUNTIME(FuncAttributes) unused{};
   const error e = UFP4_RUNTIME(FuncGetAttributes)(&unused, kernel);

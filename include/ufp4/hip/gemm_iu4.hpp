@@ -79,8 +79,7 @@ struct iu4_worker {
     at.put_scales(step, c);
   }
 
-  /// Fragments of instruction i of a chunk, of `count` 16-row pieces that begin at line `first`. An instruction takes
-  /// 16 or 32 consecutive columns in any order along K that is the same for both operands.
+  /// Fragments of instruction i of a chunk: 16 or 32 columns, in an order along K that is the same for both operands.
   template <unsigned count>
   UFP4_DEVICE void read(unsigned step, unsigned chunk, unsigned i, unsigned first, fragment (&to)[count]) const {
     const unsigned word = i * (Op::depth / 8) + lane() / 16 % Op::groups * Op::words;

@@ -188,8 +188,7 @@ UFP4_DEVICE std::uint32_t four_scales(const swizzle_job& job, std::size_t row, s
   return word;
 }
 
-/// A block makes eight consecutive tiles of 128 x 4, each thread one row: it reads 32 contiguous bytes, a memory
-/// sector, in eight steps, and the block writes the 512 bytes of a tile in one step.
+/// A block makes eight consecutive tiles of 128 x 4, each thread one row: in eight steps it reads a memory sector.
 UFP4_LAZY_KERNEL(swizzle_threads) swizzle_rows(const swizzle_job job) {
   const std::size_t row = std::size_t{block_index().x} * 128 + thread_index().x;
   for (unsigned t = 0; t < swizzle_tiles; ++t) {

@@ -67,8 +67,7 @@ inline std::size_t tiles_of(const gemm_job& job, unsigned rows, unsigned cols) {
   return ((job.left.rows + rows - 1) / rows) * ((job.right.rows + cols - 1) / cols);
 }
 
-/// Fills an empty group with as many products as it holds, and removes them from the front of `jobs`. They differ only
-/// in pointers, shapes and strides. Returns the number of their tiles.
+/// Moves as many products as the group holds from the front of `jobs`. Returns the number of their tiles.
 inline unsigned take_products(product_group& to, std::span<const gemm_job>& jobs, unsigned tile_rows,
                               unsigned tile_cols) {
   const gemm_job& first = jobs.front();

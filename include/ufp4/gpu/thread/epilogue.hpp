@@ -28,7 +28,6 @@ struct operand_memory {
   std::size_t padded_cols = 0;          ///< columns with padding
   unsigned block = 16;                  ///< the block length
 
-  /// Is the operand a plain matrix?
   UFP4_DEVICE bool is_plain() const { return plain != nullptr && !plain->is_quantized; }
   /// Element k of a row, without its scale.
   UFP4_DEVICE float element(std::size_t row, std::size_t k) const {
@@ -38,7 +37,6 @@ struct operand_memory {
     }
     return value[codes[(row * padded_cols + k) / 2] >> (4 * (k % 2)) & 15u];
   }
-  /// The scale of block b of a row.
   UFP4_DEVICE float block_scale(std::size_t row, std::size_t b) const {
     return is_plain() && scales == nullptr ? 1.0f
                                            : scale_at(scale, scales, row / block_rows * (padded_cols / block) + b);
@@ -59,7 +57,6 @@ UFP4_DEVICE float recomputed(const operand_memory& left, const operand_memory& r
   return sum.scaled(alpha, by.a, by.b);
 }
 
-/// The memory of an operand of a job.
 UFP4_DEVICE operand_memory memory_of(const gemm_side& side, unsigned block) {
   return {side.codes, side.scales, side.grid.value, side.scale, side.block_rows, &side, side.padded_cols, block};
 }
@@ -84,7 +81,6 @@ UFP4_DEVICE epilogue epilogue_of(const sink& out, const float* scale_a, const fl
   const float b = scale_b == nullptr ? 1.0f : *scale_b;
   return {out, {a, rounded(alpha * b), b}, bias, alpha, beta, mode};
 }
-/// The epilogue of a job.
 UFP4_DEVICE epilogue epilogue_of(const gemm_job& job) {
   return epilogue_of(job.out, job.left.tensor_scale, job.right.tensor_scale, job.bias, job.alpha, job.beta, job.mode);
 }
@@ -118,7 +114,6 @@ UFP4_DEVICE void store_sum(const gemm_job& job, const epilogue& to, std::size_t 
   store_scaled(to, i, j, ufp4::detail::is_finite(sum) ? scaled_result(to, sum) : recomputed(job, to.by, i, j));
 }
 
-/// A row and a column of C.
 struct element_place {
   std::size_t row, col;  ///< of C
 };
