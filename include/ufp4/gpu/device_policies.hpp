@@ -39,14 +39,6 @@ struct options {
   quantize_report* report = nullptr;  ///< in device memory
 };
 
-template <class P>
-auto host_part(const P& policy) {
-  if constexpr (device_policy<P>)
-    return std::tuple<>{};
-  else
-    return std::tuple<P>{policy};
-}
-
 template <class... Policies>
 auto collect(const Policies&... policies) {
   static_assert(!(std::same_as<Policies, cpu::context> || ...), "a cpu::context has no effect on a GPU");
@@ -55,6 +47,12 @@ auto collect(const Policies&... policies) {
                 "memory}");
   static_assert((0 + ... + int{std::same_as<Policies, tensor_amax> || std::same_as<Policies, tensor_amax_at>}) <= 1,
                 "two values of tensor_amax in one call");
+  [[maybe_unused]] const auto host_part = []<class P>(const P& policy) {
+    if constexpr (device_policy<P>)
+      return std::tuple<>{};
+    else
+      return std::tuple<P>{policy};
+  };
   const auto host =
       std::apply([](const auto&... p) { return ufp4::detail::collect(p...); }, std::tuple_cat(host_part(policies)...));
   options<std::remove_const_t<decltype(host)>> all{host};

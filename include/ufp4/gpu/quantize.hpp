@@ -122,15 +122,6 @@ error queue_tensor_amax(const quantize_task& task, const O& all, std::uint32_t* 
   return success;
 }
 
-/// The amax of both outputs in one pass over x, where one kernel quantizes them and both are to be computed.
-template <unsigned of>
-error queue_both_amax(const quantize_task& down, std::uint32_t* row_amax, const quantize_task& across,
-                      std::uint32_t* col_amax, stream where) {
-  error e = set_zero(row_amax, sizeof *row_amax, where);
-  if (e == success) e = set_zero(col_amax, sizeof *col_amax, where);
-  return e == success ? queue_amax_both<of>(down.job, row_amax, across.job, col_amax, where) : e;
-}
-
 template <quantizer_target F, matrix_scalar T, class O>
 error queue_quantization(const matrix_view<T>& x, const quantized_view<format_of<F>>& out, const O& all,
                          std::uint32_t* amax_bits, stream where) {
@@ -229,7 +220,9 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
     constexpr unsigned parts = detail::parts_of<Rows, R>() | detail::parts_of<Cols, C>();
     error e = success;
     if (once && detail::needs_amax<Rows>(for_rows.options) && detail::needs_amax<Cols>(for_cols.options)) {
-      e = detail::queue_both_amax<parts>(down, row_amax, across, col_amax, ctx.where);
+      e = set_zero(row_amax, sizeof *row_amax, ctx.where);
+      if (e == success) e = set_zero(col_amax, sizeof *col_amax, ctx.where);
+      if (e == success) e = detail::queue_amax_both<parts>(down.job, row_amax, across.job, col_amax, ctx.where);
     } else {
       e = detail::queue_tensor_amax<Rows>(down, for_rows.options, row_amax, ctx.where);
       if (e == success) e = detail::queue_tensor_amax<Cols>(across, for_cols.options, col_amax, ctx.where);
