@@ -99,8 +99,8 @@ gpu::error run_model(const gpu::gemm_job& job, const gpu::device_facts&, std::sp
 constexpr gpu::gemm_kernel model_kernel{
     .name = "block sums",
     .takes = [](const gpu::gemm_job& job, const gpu::device_facts&) { return kernels::takes_block_sums(job); },
-    .workspace = &kernels::gemm_blocks_sm90_workspace,
-    .run = &run_model};
+    .run = &run_model,
+    .workspace = &kernels::gemm_blocks_sm90_workspace};
 
 template <class Left, class Right>
 gpu::gemm_job job_of(std::size_t rows, std::size_t cols, std::size_t depth) {

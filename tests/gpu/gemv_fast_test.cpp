@@ -250,10 +250,8 @@ fold_codes(const fold_job job) {
     const std::uint32_t codes = word == 0 ? 0x76543210u : 0xFEDCBA98u;
     std::uint32_t pairs[4];
     const auto by = kernels::f16_scale::of<integers>(word == 0 ? scale : scale << 8, word);
-    if constexpr (integers)
-      kernels::fold_int4(codes, by, pairs);
-    else
-      kernels::fold_fp4(job.bits, codes, by, pairs);
+    const std::conditional_t<integers, kernels::int4_to_f16, kernels::fp4_to_f16> decoding(job.bits);
+    decoding.fold(codes, by, pairs);
     for (unsigned j = 0; j < 4; ++j) {
       float* out = job.out + scale * 16 + word * 8 + j;
       out[0] = gpu::thread::half_f16(pairs[j]);

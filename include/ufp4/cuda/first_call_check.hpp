@@ -1,8 +1,7 @@
 // ufp4 - first_call_check: an experimental kernel multiplies one tile, which is compared, before it multiplies a job.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The policy for kernels that may never have run anywhere, because the CPU simulator of the tests does not emulate
-// their instructions (TMA and wgmma of Hopper, tensor memory of Blackwell):
+// For kernels that may never have run anywhere, because the CPU simulator does not emulate their instructions:
 //
 // | chosen  | only by a program that defines UFP4_EXPERIMENTAL; explain names the kernel otherwise                   |
 // | checked | the first call on a device multiplies one tile of random codes with scales of 1 and 2, in the formats  |

@@ -279,13 +279,7 @@ error run_gemm_bf16(const gemm_job& job, const device_facts& facts, std::span<st
 }
 
 template <class Product = any_product>
-inline constexpr gemm_kernel gemm_bf16_sm80 = {
-    .name = "gemm_bf16_sm80",
-    .instruction = "mma.sync.m16n8k16.bf16",
-    .tile_rows = 128,
-    .tile_cols = 128,
-    .takes = &gemm_bf16_takes,
-    .run = &run_gemm_bf16<Product>,
-};
+inline constexpr gemm_kernel gemm_bf16_sm80 = {"gemm_bf16_sm80", "mma.sync.m16n8k16.bf16", 128, 128,
+                                               &gemm_bf16_takes, &run_gemm_bf16<Product>};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -369,12 +369,8 @@ error run_block_mma(const gemm_job& gemm, const device_facts&, std::span<std::by
 
 template <class Product, class Multiplier>
 constexpr gemm_kernel block_mma_kernel(const char* name) {
-  return {.name = name,
-          .instruction = Multiplier::instruction,
-          .tile_rows = block_mma_tile,
-          .tile_cols = block_mma_tile,
-          .takes = &block_mma_takes<Multiplier>,
-          .run = &run_block_mma<Product, Multiplier>};
+  return {name,           Multiplier::instruction,      block_mma_tile,
+          block_mma_tile, &block_mma_takes<Multiplier>, &run_block_mma<Product, Multiplier>};
 }
 
 template <class Product = any_product>

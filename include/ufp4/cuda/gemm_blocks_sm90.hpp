@@ -333,7 +333,8 @@ error queue_block_operand(const gemm_job& job, unsigned s, std::byte* memory, bl
   const gemm_side& side = s == 0 ? job.left : job.right;
   const unsigned box = s == 0 ? tile::rows : tile::cols;
   if (error e = queue_block_sums_side(job, s, memory, where); e != success) return e;
-  const error e = mma::make_tensor_map(task.elements[s], memory + plan.elements[s], side.rows, 2 * job.padded(), box);
+  const error e = mma::make_tensor_map(task.elements[s], mma::swizzled_bytes_tensor, memory + plan.elements[s],
+                                       side.rows, 2 * job.padded(), box, 128);
   if (e != success || tile::folds) return e;
   return mma::make_tensor_map(task.scales[s], mma::float_tensor, memory + plan.scales[s], job.blocks(),
                               plan.scales_stride(side), tile::blocks, box);
@@ -391,8 +392,8 @@ inline constexpr gemm_kernel gemm_blocks_sm90 = {
     .tile_rows = 128,
     .tile_cols = 256,
     .takes = &gemm_blocks_sm90_takes,
-    .workspace = &gemm_blocks_sm90_workspace,
     .run = UFP4_RUN_EXPERIMENTAL("gemm_blocks_sm90", run_gemm_blocks_sm90<Product>),
+    .workspace = &gemm_blocks_sm90_workspace,
     .fast_is = accumulate::exact_blocks,
     .experimental = true,
     .tile_of = [](const gemm_job& job,

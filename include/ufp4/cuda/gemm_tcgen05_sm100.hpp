@@ -6,8 +6,7 @@
 // | gemm_nvfp4_tcgen05 | E2M1, e4m3 scales, blocks of 16  | tcgen05.mma.kind::mxf4nvf4.block_scale.scale_vec::4X |
 // | gemm_mxfp4_tcgen05 | E2M1, e8m0 scales, blocks of 32  | tcgen05.mma.kind::mxf4.block_scale.scale_vec::2X     |
 //
-// Experimental (cuda/first_call_check.hpp): the compiled code runs in the PTX interpreter of the tests, but how the
-// unit rounds its sums is not documented, so whether `fast` keeps its bound is not known.
+// Experimental (cuda/first_call_check.hpp): whether `fast` keeps its bound is not known (docs/gpu.md).
 //
 // A tile of C is 256 x 256 for a pair of thread blocks, which share each instruction (cta_group::2): a block has 128
 // rows of the tile, and copies the codes of its rows of the left operand and of half of the tile's columns. Where such
@@ -432,7 +431,7 @@ error queue_tcgen05(const gemm_job& gemm, const device_facts& facts, std::span<s
     if (of_row % bytes == 0 && is_aligned(gemm.left.scales, bytes) && is_aligned(gemm.right.scales, bytes))
       job.scale_alignment = bytes;
   const auto map = [](CUtensorMap& to, const gemm_side& side, unsigned rows) {
-    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows);
+    return mma::make_tensor_map(to, mma::swizzled_bytes_tensor, side.codes, side.rows, side.padded_cols / 2, rows, 128);
   };
   if (const error e = map(job.left_codes, gemm.left, tile::block_rows); e != success) return e;
   if (const error e = map(job.right_codes, gemm.right, tile::block_cols); e != success) return e;

@@ -542,7 +542,7 @@ error queue_gemm_wgmma(const gemm_job& job, const device_facts& device, std::spa
   const unsigned tiles = task.tiles.down * task.tiles.across, most = static_cast<unsigned>(device.processors);
   if (tiles == 0) return success;
   const auto map = [&](CUtensorMap& to, const gemm_side& side, unsigned rows) {
-    return mma::make_tensor_map(to, side.codes, side.rows, side.padded_cols / 2, rows);
+    return mma::make_tensor_map(to, mma::swizzled_bytes_tensor, side.codes, side.rows, side.padded_cols / 2, rows, 128);
   };
   if (const error e = map(task.left_codes, job.left, tile::rows); e != success) return e;
   if (const error e = map(task.right_codes, job.right, tile::cols); e != success) return e;

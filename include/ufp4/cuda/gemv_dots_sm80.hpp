@@ -221,11 +221,7 @@ error run_gemv_dots(const gemm_job& job, const device_facts& facts, std::span<st
 }
 
 template <class Product = any_product>
-inline constexpr gemm_kernel gemv_dots_sm80 = {.name = "gemv_dots_sm80",
-                                               .instruction = "mma.sync.m16n8k32.s8",
-                                               .tile_rows = 16,
-                                               .tile_cols = 32,
-                                               .takes = &gemv_dots_takes,
-                                               .run = &run_gemv_dots<Product>};
+inline constexpr gemm_kernel gemv_dots_sm80 = {"gemv_dots_sm80", "mma.sync.m16n8k32.s8", 16, 32,
+                                               &gemv_dots_takes, &run_gemv_dots<Product>};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

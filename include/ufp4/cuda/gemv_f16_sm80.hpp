@@ -282,18 +282,10 @@ error run_gemm_few_f16(const gemm_job& job, const device_facts&, std::span<std::
 }
 
 template <class Product = any_product>
-inline constexpr gemm_kernel gemv_f16_sm80 = {.name = "gemv_f16_sm80",
-                                              .instruction = "mma.sync.m16n8k16.f16",
-                                              .tile_rows = 16,
-                                              .tile_cols = 32,
-                                              .takes = &gemv_f16_takes,
-                                              .run = &run_gemv_f16<Product>};
+inline constexpr gemm_kernel gemv_f16_sm80 = {"gemv_f16_sm80", "mma.sync.m16n8k16.f16", 16, 32,
+                                              &gemv_f16_takes, &run_gemv_f16<Product>};
 template <class Product = any_product>
-inline constexpr gemm_kernel gemm_few_f16_sm80 = {.name = "gemm_few_f16_sm80",
-                                                  .instruction = "mma.sync.m16n8k16.f16",
-                                                  .tile_rows = 64,
-                                                  .tile_cols = 32,
-                                                  .takes = &gemm_few_f16_takes,
-                                                  .run = &run_gemm_few_f16<Product>};
+inline constexpr gemm_kernel gemm_few_f16_sm80 = {"gemm_few_f16_sm80", "mma.sync.m16n8k16.f16",   64, 32,
+                                                  &gemm_few_f16_takes, &run_gemm_few_f16<Product>};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

@@ -16,9 +16,6 @@
 // Except from byte permutes, a pair is codes j and j + 4: plain rows are permuted, four instructions for eight columns.
 // Scales whose products the type cannot hold, and NaN, are flagged where a code is not zero: the results are computed
 // again.
-//
-// Not taken: scales of 16 and 32 bits, which no operand holds (with their factor outside the mma, a block of 16 would
-// have to be in four lanes, which would load two bytes each); binary32 rows; rows with a transform. They run gemm_simt.
 #pragma once
 
 #include <ufp4/cuda/gemv_f16_sm80.hpp>
@@ -310,11 +307,7 @@ error run_gemv_plain(const gemm_job& job, const device_facts&, std::span<std::by
 }
 
 template <class Product = any_product>
-inline constexpr gemm_kernel gemv_plain_sm80 = {.name = "gemv_plain_sm80",
-                                                .instruction = "mma.sync.m16n8k16",
-                                                .tile_rows = 16,
-                                                .tile_cols = 32,
-                                                .takes = &gemv_plain_takes,
-                                                .run = &run_gemv_plain<Product>};
+inline constexpr gemm_kernel gemv_plain_sm80 = {"gemv_plain_sm80", "mma.sync.m16n8k16",     16, 32,
+                                                &gemv_plain_takes, &run_gemv_plain<Product>};
 
 }  // namespace ufp4::gpu::kernels::inline UFP4_GPU

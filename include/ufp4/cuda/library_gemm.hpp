@@ -276,16 +276,16 @@ constexpr gemm_kernel library_kernel(const char* name, const char* instruction) 
   return {.name = name,
           .instruction = instruction,
           .takes = bf16 ? &takes_bf16 : &takes_blocks,
-          .workspace =
-              [](const gemm_job& job, const device_facts&) {
-                const gemm_library* with = library();
-                return with == nullptr ? 0 : plan_library(job, operands_of<bf16>(job), with->workspace).total;
-              },
           .run =
               [](const gemm_job& job, const device_facts& device, std::span<std::byte> workspace, stream where) {
                 const gemm_library* with = library();
                 return with == nullptr ? not_supported
                                        : with->run(job, operands_of<bf16>(job), *with, device, workspace, where);
+              },
+          .workspace =
+              [](const gemm_job& job, const device_facts&) {
+                const gemm_library* with = library();
+                return with == nullptr ? 0 : plan_library(job, operands_of<bf16>(job), with->workspace).total;
               },
           .experimental = !bf16};
 }

@@ -98,12 +98,6 @@ inline error make_tensor_map(tensor_map& map, tensor_kind kind, const void* data
 
 #endif
 
-/// The same of swizzled bytes, in boxes of box_rows x 128.
-inline error make_tensor_map(tensor_map& map, const void* data, std::size_t rows, std::size_t row_bytes,
-                             unsigned box_rows) {
-  return make_tensor_map(map, swizzled_bytes_tensor, data, rows, row_bytes, box_rows, 128);
-}
-
 /// A position in a ring of stages with two barriers each: "full" is waited for with `phase`, "empty" with the opposite.
 template <unsigned stages>
 struct ring {

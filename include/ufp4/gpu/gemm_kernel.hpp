@@ -53,12 +53,12 @@ struct gemm_kernel {
   unsigned tile_rows = 1, tile_cols = 1;  ///< the part of C that one thread block computes
   /// Can this program's code run the job on this device? Reads no data.
   bool (*takes)(const gemm_job&, const device_facts&) = nullptr;
+  /// Queues the kernel.
+  error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
   /// Bytes of device memory that `run` needs.
   std::size_t (*workspace)(const gemm_job&, const device_facts&) = [](const gemm_job&, const device_facts&) {
     return std::size_t{0};
   };
-  /// Queues the kernel.
-  error (*run)(const gemm_job&, const device_facts&, std::span<std::byte> workspace, stream) = nullptr;
   /// exact_blocks if `fast` gives the bits of exact_blocks wherever those are finite.
   accumulate fast_is = accumulate::fast;
   /// Whether it takes extended formats (kernels/decode_extended.hpp).
@@ -235,7 +235,6 @@ inline std::size_t kernel_bytes(const gemm_kernel* kernel, const gemm_job& job, 
 struct tile_grid {
   unsigned down = 0, across = 0;
 };
-/// A tile: its index down and across.
 struct tile_index {
   unsigned down, across;
 };

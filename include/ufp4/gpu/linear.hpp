@@ -8,9 +8,7 @@
 // expert after the other, it queues the quantization of both operands into the workspace and their GEMM. If a kernel
 // multiplies many products in one launch, the operands of 32 experts come first, then their GEMMs together.
 //
-// | workspace | linear_*_workspace_bytes of the same arguments: the operands of one expert, or of 32 together |
-// | saved     | X^T for wgrad, in memory of the caller: linear_saved_bytes of it, valid until wgrad has run   |
-// | explain   | explain_linear_*: which kernels quantize, and which multiply                                  |
+// With `saved`, X^T for wgrad is in memory of the caller: linear_saved_bytes of it, valid until wgrad has run.
 #pragma once
 
 #include <ufp4/gpu/linear_call.hpp>
@@ -44,8 +42,6 @@ status linear_backward_weight(const context& ctx, const recipe::bound_recipe& no
   return detail::backward_weight("linear_backward_weight", ctx, now, dy, detail::source_of(x_or_saved), offsets, dw,
                                  mode);
 }
-
-// For a mixture of experts, as on the host. `offsets` is in host memory and is read by the call.
 
 /// linear_forward with the tokens of expert e in rows offsets[e] .. offsets[e + 1] - 1.
 template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
@@ -92,10 +88,10 @@ linear_explanation explain_linear_forward(const context&, const recipe::bound_re
                                detail::forward_of(now, x, w, y, offsets));
 }
 /// Can linear_forward run?
-bool can_run_linear_forward(const auto&... arguments)
-  requires requires { explain_linear_forward(arguments...); }
+bool can_run_linear_forward(const context& ctx, const auto&... arguments)
+  requires requires { explain_linear_forward(ctx, arguments...); }
 {
-  return detail::runs(explain_linear_forward(arguments...));
+  return detail::runs(explain_linear_forward(ctx, arguments...));
 }
 
 /// Workspace of linear_backward_input.
@@ -114,10 +110,10 @@ linear_explanation explain_linear_backward_input(const context&, const recipe::b
                                detail::backward_input_of(now, dy, w, dx, offsets));
 }
 /// Can linear_backward_input run?
-bool can_run_linear_backward_input(const auto&... arguments)
-  requires requires { explain_linear_backward_input(arguments...); }
+bool can_run_linear_backward_input(const context& ctx, const auto&... arguments)
+  requires requires { explain_linear_backward_input(ctx, arguments...); }
 {
-  return detail::runs(explain_linear_backward_input(arguments...));
+  return detail::runs(explain_linear_backward_input(ctx, arguments...));
 }
 
 /// Workspace of linear_backward_weight.
@@ -136,10 +132,10 @@ linear_explanation explain_linear_backward_weight(const context&, const recipe::
                                detail::backward_weight_of(now, dy, detail::source_of(x_or_saved), dw, offsets));
 }
 /// Can linear_backward_weight run?
-bool can_run_linear_backward_weight(const auto&... arguments)
-  requires requires { explain_linear_backward_weight(arguments...); }
+bool can_run_linear_backward_weight(const context& ctx, const auto&... arguments)
+  requires requires { explain_linear_backward_weight(ctx, arguments...); }
 {
-  return detail::runs(explain_linear_backward_weight(arguments...));
+  return detail::runs(explain_linear_backward_weight(ctx, arguments...));
 }
 
 /// Bytes of memory that a saved_activation of x needs.

@@ -225,14 +225,13 @@ error prepare_layer(layer_call& call, std::span<std::byte> workspace) {
   return success;
 }
 
-/// The workspace that a prepared call needs.
 inline std::size_t layer_bytes(const layer_call& call) {
   std::size_t most = 0;
   for (std::size_t e = 0; e < call.out.size(); ++e)
     if (const std::size_t own = kernel_bytes(call.kernels[e], call.job(e), call.device); own > most) most = own;
   return call.operand_bytes + most;
 }
-/// The same for a call that is not prepared, for either mode of writing the output.
+/// The workspace of a call that is not prepared, for either mode of writing the output.
 template <class = void>
 std::size_t most_layer_bytes(const layer_call& call) {
   std::size_t most = 0;
@@ -261,7 +260,6 @@ status run_together(const char* operation, const context& ctx, const layer_call&
   return run_group(operation, plan, rest, ctx.where);
 }
 
-/// Checks the sizes and the workspace, and queues a call.
 template <class = void>
 status queue_layer(const char* operation, const context& ctx, layer_call call) {
   for (const layer_side* side : {&call.left, &call.right}) check_places(operation, *side, false);

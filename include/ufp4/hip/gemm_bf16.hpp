@@ -151,10 +151,11 @@ bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
   return matrix_cores_take<Op>(job, device) && folds(job.left, job.mode) && folds(job.right, job.mode);
 }
 
-/// Are the products of a side looked up as in folded_block<true>, without rounding?
-constexpr bool is_plain(const gemm_side& side) { return is_mirrored(side.grid) && products_fit(side); }
-
-constexpr bool are_plain(const gemm_job& job) { return is_plain(job.left) && is_plain(job.right); }
+/// Are the products of both sides looked up as in folded_block<true>, without rounding?
+constexpr bool are_plain(const gemm_job& job) {
+  const auto is_plain = [](const gemm_side& side) { return is_mirrored(side.grid) && products_fit(side); };
+  return is_plain(job.left) && is_plain(job.right);
+}
 
 template <class Op, bool plain>
 error run_matrix_bf16_as(std::span<const gemm_job> jobs, const device_facts& device, stream where) {

@@ -7,8 +7,6 @@
 // |--------------------------------|-----------------------------------------------|----------------------------------|
 // | a, b: columns along K          | all 16; lanes l and l + 16 hold the same      | K / 2, from K / 2 * (l / 16) on  |
 // | d[i]: row of the left operand  | 2 i + l / 16                                  | 8 (l / 16) + i                   |
-//
-// How binary32 sums are rounded is neither documented nor, to our knowledge, reported.
 #pragma once
 
 #include <ufp4/hip/matrix_core.hpp>

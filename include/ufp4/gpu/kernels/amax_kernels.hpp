@@ -46,7 +46,6 @@ struct running_amax {
     UFP4_UNROLL
     for (unsigned j = 0; j < thread::run_of_thread; ++j) add(magnitude_bits(v[j]));
   }
-  /// *to = max(*to, the amax of the wave).
   UFP4_DEVICE void raise(std::uint32_t* to) const {
     const std::uint32_t amax = warp::amax_bits(bits, wave_size());
     if (lane() == 0 && amax != 0) atomic_max(to, amax);

@@ -189,11 +189,11 @@ inline constexpr gemm_kernel gemm_simt = {
     .tile_rows = simt_tile::side,
     .tile_cols = simt_tile::side,
     .takes = [](const gemm_job&, const device_facts&) { return true; },
+    .run = &run_gemm_simt<Product>,
     .workspace =
         [](const gemm_job& job, const device_facts&) {
           return prepared_bytes(job.left, job.block) + prepared_bytes(job.right, job.block);
         },
-    .run = &run_gemm_simt<Product>,
     .fast_is = accumulate::exact_blocks,
     .any_format = true,
 };

@@ -162,9 +162,6 @@ UFP4_DEVICE void store_tile(const gemm_job& job, std::size_t first_row, std::siz
   }
 }
 
-// store_tile costs about 40 instructions for each element, most of them for its address, its type and its bounds. In
-// store_tile_runs four elements share them and one store; the bits are the same.
-
 inline constexpr unsigned epilogue_run = 4;  ///< elements that are stored at once
 
 /// Are four elements of a row from a multiple of four on contiguous, and aligned to their size?
@@ -194,7 +191,8 @@ UFP4_DEVICE void store_finite_run(const epilogue& to, std::size_t i, std::size_t
   }
 }
 
-/// store_tile by `threads` threads, of which this is number `thread`. Sums are aligned to 16 bytes, rows too.
+/// store_tile by `threads` threads, of which this is number `thread`; four elements share the instructions for address,
+/// type and bounds, and one store. Sums are aligned to 16 bytes, rows too.
 template <unsigned rows, unsigned cols, unsigned threads>
 UFP4_DEVICE void store_tile_runs(const gemm_job& job, std::size_t first_row, std::size_t first_col, const float* sums,
                                  unsigned stride, unsigned thread, bool usable) {
