@@ -10,8 +10,7 @@
 // A code is sign << 3 | magnitude. There is no NaN and no infinity.
 #pragma once
 
-#include <ufp4/concepts.hpp>
-#include <ufp4/format/minifloat.hpp>
+#include <ufp4/format/grid.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
@@ -50,6 +49,21 @@ class fp4 : public detail::coded<fp4<Layout>, std::uint8_t, 15, std::weak_orderi
   UFP4_MEMBER constexpr fp4 operator-() const { return fp4::from_bits(bits_ ^ 8u); }  ///< flips the sign, of zero too
 };
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
+template <class Layout, int special>
+inline constexpr grid4 remapped_grid = [] {
+  float values[16]{};
+  for (std::uint32_t c = 0; c < 16; ++c) values[c] = c == 8 ? static_cast<float>(special) : decode(Layout::layout(), c);
+  return grid_of_values(values);
+}();
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// fp4<Layout> whose code 8, its second zero, has the value `special` instead (RaZeR, arXiv 2501.04052: redundant zero
 /// remapping). `special` is not a value of the layout.
 ///
@@ -62,42 +76,22 @@ class fp4_remapped : public detail::coded<fp4_remapped<Layout, special>, std::ui
 
  public:
   using layout_type = Layout;  ///< E2M1, E1M2 or E3M0
-  /// 181 times the smallest positive value, of which all values are multiples (grid.hpp).
-  static constexpr bool exact_products =
-      detail::magnitude(static_cast<float>(special)) <= 181.0f * decode(Layout::layout(), 1);
+  static constexpr bool exact_products = detail::remapped_grid<Layout, special>.exact_products;
 
   fp4_remapped() = default;
   /// The nearest value.
-  UFP4_MEMBER constexpr explicit fp4_remapped(float x) { bits_ = nearest(x); }
-  UFP4_MEMBER constexpr float value() const { return value_of(bits_); }
+  UFP4_MEMBER constexpr explicit fp4_remapped(float x) {
+    constexpr grid4 grid = detail::remapped_grid<Layout, special>;  // local: device code has none of a namespace
+    bits_ = detail::is_nan(x) ? std::uint8_t{7} : detail::nearest_code(grid, x);
+  }
+  UFP4_MEMBER constexpr float value() const {
+    return bits_ == 8 ? static_cast<float>(special) : decode(Layout::layout(), bits_);
+  }
   UFP4_MEMBER static constexpr float(max)() {
-    constexpr float largest = decode(Layout::layout(), 7), other = detail::magnitude(static_cast<float>(special));
-    return other > largest ? other : largest;
+    constexpr float largest = detail::remapped_grid<Layout, special>.qmax;
+    return largest;
   }
 
- private:
-  UFP4_MEMBER static constexpr float value_of(std::uint32_t code) {
-    return code == 8 ? static_cast<float>(special) : decode(Layout::layout(), code);
-  }
-  /// Values between v and zero, v included.
-  UFP4_MEMBER static constexpr int rank(float v) {
-    int steps = 0;
-    for (std::uint32_t c = 0; c < 16; ++c)
-      steps += v > 0.0f ? value_of(c) > 0.0f && value_of(c) <= v : value_of(c) < 0.0f && value_of(c) >= v;
-    return steps;
-  }
-  /// The code of the nearest of the sixteen values.
-  UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
-    if (detail::is_nan(x)) return 7;
-    std::uint32_t best = 0;
-    for (std::uint32_t c = 1; c < 16; ++c) {
-      const double twice = 2.0 * static_cast<double>(x), a = static_cast<double>(value_of(best)),
-                   b = static_cast<double>(value_of(c));
-      const bool farther_tie = twice == a + b && rank(value_of(c)) % 2 == 0;
-      if (a < b ? twice > a + b || farther_tie : twice < a + b || farther_tie) best = c;
-    }
-    return static_cast<std::uint8_t>(best);
-  }
   static_assert(decode(Layout::layout(), encode(Layout::layout(), static_cast<float>(special))) !=
                     static_cast<float>(special),
                 "the special value of fp4_remapped is not a value of its layout");

@@ -101,6 +101,17 @@ constexpr grid4 make_grid() {
   return g;
 }
 
+/// The code of the nearest level, a tie to one that is an even number of levels from zero; a NaN gives the last level.
+UFP4_HD constexpr std::uint8_t nearest_code(const grid4& grid, float x) {
+  int at = is_nan(x) ? grid.levels - 1 : 0;
+  for (; at + 1 < grid.levels; ++at) {
+    const double twice = 2.0 * static_cast<double>(x);
+    const double sum = static_cast<double>(grid.level[at]) + static_cast<double>(grid.level[at + 1]);
+    if (!(twice > sum || (twice == sum && ((at - grid.zero) & 1) != 0))) break;
+  }
+  return at == grid.zero && is_negative(x) && !is_nan(x) ? grid.minus_zero : grid.code[at];
+}
+
 }  // namespace ufp4::detail::inline UFP4_CODE
 
 namespace ufp4::inline UFP4_TYPES {

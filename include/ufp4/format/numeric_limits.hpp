@@ -134,12 +134,10 @@ template <class Layout, int special>
 struct std::numeric_limits<ufp4::fp4_remapped<Layout, special>>
     : ufp4::detail::minifloat_limits<ufp4::fp4_remapped<Layout, special>, Layout::layout()> {
   UFP4_MEMBER static constexpr ufp4::fp4_remapped<Layout, special>(max)() noexcept {
-    const ufp4::fp4_remapped<Layout, special> other = numeric_limits::of(8), largest = numeric_limits::of(7);
-    return other > largest ? other : largest;
+    return numeric_limits::of(numeric_limits::of(8) > numeric_limits::of(7) ? 8 : 7);
   }
   UFP4_MEMBER static constexpr ufp4::fp4_remapped<Layout, special> lowest() noexcept {
-    const ufp4::fp4_remapped<Layout, special> other = numeric_limits::of(8), least = numeric_limits::of(15);
-    return other < least ? other : least;
+    return numeric_limits::of(numeric_limits::of(8) < numeric_limits::of(15) ? 8 : 15);
   }
   static constexpr int max_exponent = ufp4::detail::floor_log2((max)().value()) + 1;
   static constexpr int max_exponent10 = ufp4::detail::decimal_exponent((max)().value());

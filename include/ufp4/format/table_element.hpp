@@ -50,28 +50,17 @@ class table_element : public detail::coded<table_element<Levels>, std::uint8_t, 
   static constexpr bool exact_products = detail::table_grid<Levels>.exact_products;
 
   table_element() = default;
-  UFP4_MEMBER constexpr explicit table_element(float x) { bits_ = nearest(x); }
+  UFP4_MEMBER constexpr explicit table_element(float x) {
+    constexpr grid4 grid = detail::table_grid<Levels>;  // local: device code cannot index a namespace-scope table
+    bits_ = detail::nearest_code(grid, x);
+  }
   UFP4_MEMBER constexpr float value() const {
-    constexpr auto values = detail::table_values<Levels>;  // local: device code cannot index a namespace-scope table
+    constexpr auto values = detail::table_values<Levels>;
     return values.at[bits_];
   }
   UFP4_MEMBER static constexpr float(max)() {
     constexpr grid4 grid = detail::table_grid<Levels>;
     return grid.qmax;
-  }
-
- private:
-  UFP4_MEMBER static constexpr std::uint8_t nearest(float x) {
-    constexpr grid4 grid = detail::table_grid<Levels>;
-    int at = detail::is_nan(x) ? grid.levels - 1 : 0;
-    while (at + 1 < grid.levels && above_midpoint(grid, x, at)) ++at;
-    return at == grid.zero && detail::is_negative(x) && !detail::is_nan(x) ? grid.minus_zero : grid.code[at];
-  }
-  /// Whether x rounds to a level above number `at`. A tie leaves a level that is an odd number of levels from zero.
-  UFP4_MEMBER static constexpr bool above_midpoint(const grid4& grid, float x, int at) {
-    const double twice = 2.0 * static_cast<double>(x);
-    const double sum = static_cast<double>(grid.level[at]) + static_cast<double>(grid.level[at + 1]);
-    return twice > sum || (twice == sum && ((at - grid.zero) & 1) != 0);
   }
 };
 

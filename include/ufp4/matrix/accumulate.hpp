@@ -16,10 +16,8 @@ enum class accumulate : std::uint8_t {
 
 /// The name of a mode, for messages.
 constexpr const char* name(accumulate mode) {
-  return mode == accumulate::fast           ? "fast"
-         : mode == accumulate::exact_blocks ? "exact_blocks"
-         : mode == accumulate::folded_bf16  ? "folded_bf16"
-                                            : "?";
+  constexpr const char* names[] = {"fast", "exact_blocks", "folded_bf16"};
+  return mode <= accumulate::folded_bf16 ? names[static_cast<int>(mode)] : "?";
 }
 
 }  // namespace ufp4::inline UFP4_TYPES

@@ -68,16 +68,12 @@ inline constexpr bool is_builtin_rounding =
 
 /// The rounding type of a call: a user's policy keeps its type; the library's policies become a rounding_spec.
 template <class... Policies>
-struct rounding_of {
-  using type = rounding_spec;
-};
+struct rounding_of : std::type_identity<rounding_spec> {};
 template <class First, class... Rest>
 struct rounding_of<First, Rest...> : std::conditional_t<rounding_policy<First> && !is_builtin_rounding<First>,
                                                         std::type_identity<First>, rounding_of<Rest...>> {};
 template <class... Policies>
-struct rule_of {
-  using type = scale_rule_spec;
-};
+struct rule_of : std::type_identity<scale_rule_spec> {};
 template <class First, class... Rest>
 struct rule_of<First, Rest...> : std::conditional_t<scale_rule<First>, std::type_identity<First>, rule_of<Rest...>> {};
 
