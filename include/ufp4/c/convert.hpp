@@ -288,15 +288,10 @@ inline void add_cast(ufp4_cast_report* to, const cast_report& from) {
 }
 
 inline ufp4_report to_c(const analysis::report& r) {
-  ufp4_report out{r.attenuation,
-                  r.sqnr_db,
-                  r.bucket_utilization,
-                  r.scale_underflow_rate,
-                  r.saturation_rate,
-                  r.nonfinite_blocks,
-                  r.elements,
-                  r.blocks,
-                  {}};
+  ufp4_report out{};
+  out.attenuation = r.attenuation, out.sqnr_db = r.sqnr_db, out.bucket_utilization = r.bucket_utilization;
+  out.scale_underflow_rate = r.scale_underflow_rate, out.saturation_rate = r.saturation_rate;
+  out.nonfinite_blocks = r.nonfinite_blocks, out.elements = r.elements, out.blocks = r.blocks;
   for (std::size_t c = 0; c < 16; ++c) out.histogram[c] = r.histogram[c];
   return out;
 }

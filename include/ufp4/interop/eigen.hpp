@@ -84,19 +84,14 @@ namespace Eigen {
 template <ufp4::interop::stored_number T>
 struct NumTraits<T> {
   // NOLINTBEGIN(readability-identifier-naming): the names that Eigen requires
-  using Real = T;        ///< required by Eigen
-  using NonInteger = T;  ///< required by Eigen
-  using Nested = T;      ///< required by Eigen
-  using Literal = T;     ///< required by Eigen
-  enum {
-    IsComplex = 0,
-    IsInteger = 0,
-    IsSigned = std::is_same_v<T, ufp4::ue5m3> || std::is_same_v<T, ufp4::e8m0> ? 0 : 1,
-    RequireInitialization = 0,
-    ReadCost = 1,
-    AddCost = HugeCost,
-    MulCost = HugeCost
-  };
+  using Real = T;                                                                ///< required by Eigen
+  using NonInteger = T;                                                          ///< required by Eigen
+  using Nested = T;                                                              ///< required by Eigen
+  using Literal = T;                                                             ///< required by Eigen
+  static constexpr int IsComplex = 0, IsInteger = 0, RequireInitialization = 0;  ///< required by Eigen
+  static constexpr int ReadCost = 1, AddCost = HugeCost, MulCost = HugeCost;     ///< required by Eigen
+  static constexpr int IsSigned =
+      !std::is_same_v<T, ufp4::ue5m3> && !std::is_same_v<T, ufp4::e8m0>;  ///< required by Eigen
   // NOLINTEND(readability-identifier-naming)
   static constexpr T epsilon() { return T(0.0f); }          ///< required by Eigen
   static constexpr T dummy_precision() { return T(0.0f); }  ///< required by Eigen

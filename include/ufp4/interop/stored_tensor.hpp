@@ -21,22 +21,7 @@ namespace ufp4::interop::inline UFP4_TYPES {
 
 /// The type of a stored number; `other`: any type not listed. f4 is E2M1, two numbers a byte, the first in the low
 /// nibble; mxfp4 and nvfp4 are ggml's blocks of 32 and 64 elements.
-enum class number_type : std::uint8_t {
-  f32,
-  f16,
-  bf16,
-  f8_e4m3,
-  f8_e8m0,
-  u8,
-  i8,
-  f64,
-  i64,
-  i32,
-  f4,
-  mxfp4,
-  nvfp4,
-  other
-};
+enum class number_type : char { f32, f16, bf16, f8_e4m3, f8_e8m0, u8, i8, f64, i64, i32, f4, mxfp4, nvfp4, other };
 /// Their names in .safetensors and GGUF files, in the same order.
 inline constexpr std::string_view number_type_names[] = {"F32", "F16", "BF16", "F8_E4M3", "F8_E8M0", "U8",   "I8",
                                                          "F64", "I64", "I32",  "F4",      "MXFP4",   "NVFP4"};

@@ -176,13 +176,9 @@ inline any_quantized_view row_range(const any_quantized_view& q, std::size_t fir
                   " rows, got ", first);
   const auto size = [&q](std::size_t rows) { return storage_size(q.spec(), rows, q.cols(), q.transform()); };
   const quantized_size skipped = size(first), taken = size(count);
-  return {q.spec(),
-          q.codes().subspan(skipped.codes, taken.codes),
-          q.scale_bytes().subspan(skipped.scales, taken.scales),
-          q.tensor_scale(),
-          count,
-          q.cols(),
-          q.transform()};
+  const auto codes = q.codes().subspan(skipped.codes, taken.codes);
+  const auto scales = q.scale_bytes().subspan(skipped.scales, taken.scales);
+  return {q.spec(), codes, scales, q.tensor_scale(), count, q.cols(), q.transform()};
 }
 template <quantized Q>
 quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
