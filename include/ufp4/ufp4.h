@@ -12,13 +12,9 @@
 //
 // | status   | a function that can fail returns UFP4_OK or the kind of the failure, and writes its outputs only after  |
 // |          | all arguments have passed the checks; ufp4_error_message() is the message of the thread's last failure |
-// | memory   | every matrix is in memory of the caller. What a call allocates for its own work it frees before it     |
-// |          | returns: a product, packed rows of A (at most 64 MiB at a time) and decoded parts of B for each thread;|
-// |          | a function of a linear layer, also its quantized operands; ufp4_measure, about 160 bytes a row of      |
-// |          | blocks; ufp4_dequantize of a prepacked matrix, its codes and scales in canonical order; ufp4_cast, 40  |
-// |          | bytes a row of blocks and for each thread 5 to 7 bytes an element of one; operations in tetrajet2, 4   |
-// |          | bytes a segment of a row for each thread. The rest allocates less than 512 bytes at a time. Only the   |
-// |          | threads of the library's thread pool outlive a call, and the message of a failure, 1 KiB a thread      |
+// | memory   | every matrix is in memory of the caller. docs/c.md lists what a call allocates for its own work, which it  |
+// |          | frees before it returns. Only the threads of the library's thread pool outlive a call, and the message |
+// |          | of a failure, 1 KiB a thread                                                                           |
 // | threads  | every function may be called from several threads at a time                                            |
 // | bits     | the same as those of the C++ operations of the same names; docs/numerics.md                            |
 // | versions | structures whose first member is struct_size may grow; initialise them with their _INIT macro. Members |
@@ -239,9 +235,9 @@ typedef struct ufp4_recipe {
 
 /// What a format does to data (numerics 8).
 typedef struct ufp4_report {
-  double attenuation;           ///< sum(x q) / sum(x x): below 1 if rounding shrinks values; NaN if x is zero
-  double sqnr_db;               ///< 10 log10(sum x^2 / sum (q - x)^2)
-  double bucket_utilization;    ///< 2^entropy of the values in use, divided by their number; NaN for elements of one byte
+  double attenuation;         ///< sum(x q) / sum(x x): below 1 if rounding shrinks values; NaN if x is zero
+  double sqnr_db;             ///< 10 log10(sum x^2 / sum (q - x)^2)
+  double bucket_utilization;  ///< 2^entropy of the values in use, divided by their number; NaN for elements of one byte
   double scale_underflow_rate;  ///< share of blocks with amax > 0 whose scale became 0
   double saturation_rate;       ///< share of elements beyond the largest value
   uint64_t nonfinite_blocks;    ///< blocks with a NaN or an infinity

@@ -3,19 +3,8 @@
 //
 // quantize<compat::ggml_mxfp4>(x) returns a quantized_matrix<mxfp4> whose codes and scales are those of that project's
 // quantizer for finite input. A block with NaN or Inf has codes +0 and a NaN scale, as in every format here.
-// layouts.hpp converts storage layouts. docs/compatibility.md lists the version of each function and all differences.
-//
-// | preset           | format                            | differs from the default of the format in                  |
-// |------------------|-----------------------------------|------------------------------------------------------------|
-// | torchao_mx_floor | mxfp4                             | a zero block keeps its signs                               |
-// | torchao_mx_even  | mxfp4                             | mx_even; signs; an amax that rounds beyond binary32 is NaN |
-// | torchao_mx_ceil  | mxfp4                             | smallest 2^e with amax <= 4 * 2^e; signs                   |
-// | torchao_mx_rceil | mxfp4                             | smallest 2^e with fl(amax * fl(1/6)) <= 2^e; signs         |
-// | ggml_mxfp4       | mxfp4                             | log2 rounded to binary32; ties toward zero; no -0          |
-// | ggml_nvfp4       | block_format<fp4<E2M1>, e4m3, 16> | one level; its own scale rounding; nearest by search       |
-// | te_nvfp4         | nvfp4                             | a block with scale 0 has the codes of x * FLT_MAX          |
-// | torchao_nvfp4    | nvfp4                             | P = fl(global_amax / 2688); s >= 2^-6; x * fl(fl(1/P) / s) |
-// | te_nvfp4_four_over_six, fouroversix_nvfp4 | nvfp4    | four_over_six by other errors; both have parameters        |
+// docs/compatibility.md lists the function and version of each preset and all differences from the format's default.
+// layouts.hpp converts storage layouts.
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>

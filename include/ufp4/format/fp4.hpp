@@ -1,13 +1,7 @@
 // ufp4 - fp4<E2M1>, fp4<E1M2>, fp4<E3M0>: 4-bit floats as values; fp4_remapped: with another value for the second zero.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | type      | magnitudes of codes 0..7        | max  |
-// |-----------|---------------------------------|------|
-// | fp4<E2M1> | 0 .5 1 1.5 2 3 4 6              | 6    |
-// | fp4<E1M2> | 0 .25 .5 .75 1 1.25 1.5 1.75    | 1.75 |
-// | fp4<E3M0> | 0 .25 .5 1 2 4 8 16             | 16   |
-//
-// A code is sign << 3 | magnitude. There is no NaN and no infinity.
+// A code is sign << 3 | magnitude. There is no NaN and no infinity. docs/formats.md lists the values.
 #pragma once
 
 #include <ufp4/format/grid.hpp>

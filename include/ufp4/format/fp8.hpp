@@ -1,15 +1,8 @@
 // ufp4 - fp8_e4m3, fp8_e5m2, fp6_e3m2, fp6_e2m3: 8-bit and 6-bit floats as values, in one byte.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | type     | code                        | bias | unit  | max   | codes without a finite value    |
-// |----------|-----------------------------|------|-------|-------|---------------------------------|
-// | fp8_e4m3 | sign, 4 exponent, 3 mantissa | 7    | 2^-9  | 448   | NaN 0x7F, 0xFF                  |
-// | fp8_e5m2 | sign, 5 exponent, 2 mantissa | 15   | 2^-16 | 57344 | Inf 0x7C, 0xFC; NaN 0x7D .. 0x7F |
-// | fp6_e3m2 | sign, 3 exponent, 2 mantissa | 3    | 2^-4  | 28    |                                 |
-// | fp6_e2m3 | sign, 2 exponent, 3 mantissa | 1    | 2^-3  | 7.5   |                                 |
-//
 // The elements of OCP Microscaling Formats v1.0, section 5.3, as references beside those of 4 bits. A code of 6 bits is
-// in the low bits of its byte; the others are ignored.
+// in the low bits of its byte; the others are ignored. docs/formats.md and numerics 1 list codes and values.
 #pragma once
 
 #include <ufp4/format/grid.hpp>

@@ -1,10 +1,5 @@
 // ufp4 - int8 and int8q6: 8-bit integers as values, the wide elements of activations.
 // SPDX-License-Identifier: Apache-2.0
-//
-// | type   | value of code c, two's complement | unit | max      |                          |
-// |--------|-----------------------------------|------|----------|--------------------------|
-// | int8   | c                                 | 1    | 127      |                          |
-// | int8q6 | c / 64                            | 2^-6 | 1.984375 | the element of OCP MXINT8 |
 #pragma once
 
 #include <ufp4/concepts.hpp>

@@ -1,20 +1,8 @@
 // ufp4 - the base of the number types: a code with the conversions, the arithmetic and the comparisons of its value.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A number is a float in every expression (b is a number of the same or another type, n an int, d a double):
-//
-// | expression                                 | meaning                                                           |
-// |--------------------------------------------|-------------------------------------------------------------------|
-// | a + b, a * n, n / a, +a, -a                | float; -a of an fp4 is an fp4, exact                              |
-// | a * d                                      | double                                                            |
-// | s += a, s *= a, for a float or double s    | s = s + a, s = s * a; not for an integer s, which would truncate  |
-// | a == b, a < 1, 0.5 <= a, a <=> b           | comparison of values: -0 == +0, a NaN is unordered                |
-// | float x = a, std::sqrt(a), std::abs(a)     | implicit conversion to float, exact                               |
-// | static_cast<double>(a), long double        | explicit, exact                                                   |
-// | T(x), for a float or another number x      | explicit: it rounds                                               |
-//
-// These do not compile, because a value would be rounded, truncated or taken for a code unseen: a = x, a += x,
-// int i = a, array[a], if (a), a % 2, T::from_bits(a).
+// A number is a float in every expression; docs/formats.md lists the results. These do not compile, because a value would
+// be rounded, truncated or taken for a code unseen: a = x, a += x, int i = a, array[a], if (a), a % 2, T::from_bits(a).
 #pragma once
 
 #include <compare>

@@ -1,27 +1,8 @@
 // ufp4 - std::numeric_limits of every number type.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every member follows the standard's definition. Arithmetic is that of float, so no type is IEC 559, traps or wraps
-// around. is_integer describes the values: it is true of int4 and int8, whose sums are floats too.
-//
-// | type      | signed | digits | denorm_min | min    | lowest  | max    | epsilon | has            |
-// |-----------|--------|--------|------------|--------|---------|--------|---------|----------------|
-// | fp4<E2M1> | yes    | 2      | .5         | 1      | -6      | 6      | .5      |                |
-// | fp4<E1M2> | yes    | 3      | .25        | 1      | -1.75   | 1.75   | .25     |                |
-// | fp4<E3M0> | yes    | 1      | = min      | .25    | -16     | 16     | 1       |                |
-// | int4      | yes    | 3      | 0          | -8     | -8      | 7      | 0       |                |
-// | int8      | yes    | 7      | 0          | -128   | -128    | 127    | 0       |                |
-// | int8q6    | yes    | 7      | 0          | -2     | -2      | 1.984375 | 0     |                |
-// | fp8_e4m3  | yes    | 4      | 2^-9       | 2^-6   | -448    | 448    | 2^-3    | quiet NaN      |
-// | fp8_e5m2  | yes    | 3      | 2^-16      | 2^-14  | -57344  | 57344  | 2^-2    | quiet NaN, Inf |
-// | fp6_e3m2  | yes    | 3      | 2^-4       | 2^-2   | -28     | 28     | 2^-2    |                |
-// | fp6_e2m3  | yes    | 4      | 2^-3       | 1      | -7.5    | 7.5    | 2^-3    |                |
-// | e4m3      | yes    | 4      | 2^-9       | 2^-6   | -448    | 448    | 2^-3    | quiet NaN      |
-// | ue5m3     | no     | 4      | 2^-17      | 2^-14  | 0       | 114688 | 2^-3    | quiet NaN      |
-// | e8m0      | no     | 1      | = min      | 2^-127 | 2^-127  | 2^127  | 1       | quiet NaN      |
-// | e6m2      | no     | 3      | = min      | 2^-48  | 2^-48   | 49152  | .25     | quiet NaN      |
-// | bf16      | yes    | 8      | 2^-133     | 2^-126 | -max    | 2^128 - 2^120 | 2^-7 | quiet NaN, Inf |
-// | fp16      | yes    | 11     | 2^-24      | 2^-14  | -65504  | 65504  | 2^-10   | quiet NaN, Inf |
+// Every member follows the standard's definition; docs/formats.md lists them. Arithmetic is that of float, so no type is
+// IEC 559, traps or wraps around. is_integer describes the values: it is true of int4 and int8, whose sums are floats.
 //
 // fp4_remapped has the limits of its layout, but lowest() and max() may be the special value. The values of a
 // table_element have no digits and no exponents: min() is lowest(), epsilon() is 0.

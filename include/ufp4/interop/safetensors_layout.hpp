@@ -1,16 +1,7 @@
 // ufp4 - how .safetensors files describe quantized weights: names of tensors, types of scales, the metadata string.
 // SPDX-License-Identifier: Apache-2.0
-/// docs/interop.md has the table of layouts. A weight of R x C elements called NAME ("layers.0.up_proj.weight") is two
-/// or three tensors. Codes are uint8 [R, C/2], the even column in the low nibble, or, of elements of one byte (ufp4
-/// layout), int8 or, of floats, uint8 [R, C]; scales are [R, C/B], row-major. The tensor scale is F32, [1], of modelopt
-/// []: a factor of the scales, or a divisor d (of compressed_tensors), which is the tensor scale fl(1/d) here.
-///
-/// A weight of more dimensions has them in all its tensors, those of R first. Blocks run along the last dimension C of
-/// what is stored; its tensor scales are as many as the first dimension has indices, or one.
-///
-/// The f4 layout has codes of type F4, [R, C], and scales of type F8_E4M3 or F8_E8M0. The layout gpt_oss has mxfp4
-/// only: NAME_blocks [R, C/32, 16] and NAME_scales [R, C/32], U8. With experts, [E, R, C/32, 16], its values are
-/// [E, C, R]: it quantizes along the middle dimension.
+/// docs/interop.md has the names, types and shapes of the tensors of each layout, and the meaning of tensor scales and of
+/// further dimensions. Tensor scales are F32, [1], of modelopt []. Codes are [R, C/2] for R x C elements, or [R, C].
 ///
 /// The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8, e8m0 as
 /// F8_E8M0; a row of them for each row of square blocks), and a metadata string "ufp4.NAME". Where more than a scale is

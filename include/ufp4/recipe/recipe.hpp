@@ -9,17 +9,13 @@
 //
 // Edit any member for an ablation: r.wgrad.left.transform = {} removes the transform of dY^T. Presets: recipes.hpp.
 //
-// A process with a part of a batch states with token_shard what its own tokens do not tell: how many come before them
-// (stochastic rounding numbers elements over the whole batch), the stream of random bits, and the amax of the whole
-// operand. A call has one part per expert, or per microbatch of linear_backward_weight_grouped, or per both; else one.
+// A process with a part of a batch passes what its own tokens do not tell as a token_shard (docs/scaling.md, numerics 7):
 //
 //   recipe.at(step, layer).shard({.first = {&first, 1}, .tokens = amax_agreement::of(all_reduce_max)})
 //
-// | Y, dX  | the rows are the whole batch's rows, bit for bit, in every accumulate mode                               |
-// | dW     | of a whole part (first 0, total its tokens): the whole batch's dW of that part, bit for bit. Of a piece  |
-// |        | of a part: codes and scales are the whole's; the sum of the pieces' dW is rounded in another order       |
-// | errors | a token_shard that does not fit is rejected before anything is written or exchanged. The other ranks     |
-// |        | then wait in the exchange: every rank must pass arguments that fit                                       |
+// A call has one part per expert, or per microbatch of linear_backward_weight_grouped, or per both; else one. Y, dX, and
+// dW of whole parts have the bits of the whole batch. A token_shard that does not fit is rejected before anything is
+// written or exchanged; the other ranks then wait in the exchange.
 #pragma once
 
 #include <span>
