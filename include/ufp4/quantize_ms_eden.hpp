@@ -22,9 +22,8 @@ float quantize_ms_eden_to(const cpu::context& ctx, const cpu::detail::quantize_j
   cpu::detail::in_exact_environment(&constants_into<ms_eden_coder>, &coder, global_amax);
   for_strips(ctx, job, nullptr, [&](std::size_t first, std::size_t last, quantize_report& report) {
     cpu::detail::each_coded_run(job, coder, first, last, report, [&](cpu::detail::coded_run& run) {
-      const std::uint64_t index =
-          (job.first_row + run.first_row) * job.whole_padded_cols + job.first_col + run.first_col;
-      correct_scales(job.format, coder.tensor, random_bits, run.x, run.codes, run.cols / job.format.block.cols, index,
+      const std::uint64_t at = (job.first_row + run.first_row) * job.whole_padded_cols + job.first_col + run.first_col;
+      correct_scales(job.format, coder.tensor, random_bits, run.x, run.codes, run.cols / job.format.block.cols, at,
                      run.scales);
       cpu::detail::store_codes(job, run, out);
     });

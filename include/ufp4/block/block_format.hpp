@@ -24,11 +24,10 @@ struct block_shape {
   int cols = 16;        ///< along the contraction axis
   column_groups group;  ///< that share one-bit exponents
   constexpr block_shape() = default;
-  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}             ///< 1 x along_k
-  UFP4_MEMBER constexpr block_shape(int rows_, int cols_) : rows(rows_), cols(cols_) {}  ///< rows x cols
+  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}  ///< 1 x along_k
+  UFP4_MEMBER constexpr block_shape(int r, int c) : rows(r), cols(c) {}       ///< r x c
   /// Every member: code that nvcc writes calls it for a template argument of this type.
-  UFP4_MEMBER constexpr block_shape(int rows_, int cols_, column_groups group_)
-      : rows(rows_), cols(cols_), group(group_) {}
+  UFP4_MEMBER constexpr block_shape(int r, int c, column_groups g) : rows(r), cols(c), group(g) {}
   friend constexpr bool operator==(const block_shape&, const block_shape&) = default;
 };
 
@@ -185,9 +184,8 @@ struct scale_strip {
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// How many one-bit exponents a block has, and how many levels of them.
-UFP4_HD constexpr int exponent_count(const block_shape& block) {
-  return (block.group[0] == 0 ? 0 : block.cols / block.group[0]) +
-         (block.group[1] == 0 ? 0 : block.cols / block.group[1]);
+UFP4_HD constexpr int exponent_count(const block_shape& b) {
+  return (b.group[0] == 0 ? 0 : b.cols / b.group[0]) + (b.group[1] == 0 ? 0 : b.cols / b.group[1]);
 }
 UFP4_HD constexpr int exponent_levels(const block_shape& block) {
   return (block.group[0] != 0 ? 1 : 0) + (block.group[1] != 0 ? 1 : 0);

@@ -28,8 +28,7 @@ UFP4_HD constexpr std::size_t swizzled_size(std::size_t rows, std::size_t cols) 
 /// Copies rows x cols row-major scales to the 128x4 layout and fills the last tiles with `padding`. `out` holds
 /// swizzled_size(rows, cols) scales and must not overlap the input.
 template <class Scale>
-constexpr void swizzle_scales(const Scale* scales, std::size_t rows, std::size_t cols, Scale* out,
-                              Scale padding = Scale{}) {
+constexpr void swizzle_scales(const Scale* scales, std::size_t rows, std::size_t cols, Scale* out, Scale padding = {}) {
   for (std::size_t i = 0; i < swizzled_size(rows, cols); ++i) out[i] = padding;
   for (std::size_t r = 0; r < rows; ++r)
     for (std::size_t c = 0; c < cols; ++c) out[swizzled_index(r, c, cols)] = scales[r * cols + c];

@@ -165,17 +165,15 @@ UFP4_HD constexpr float qmax_in(const format_spec& f) { return f.grid.qmax; }
 UFP4_HD constexpr float qmax_in(const grid4& grid) { return grid.qmax; }
 /// The code of t, which is not a NaN.
 template <rounding_policy Rounding>
-UFP4_HD constexpr std::uint8_t round_to_code(const format_spec& f, const Rounding& rounding, float t,
-                                             std::uint64_t index) {
-  if (f.wide == wide_element::int8) return round_to_int8(f.grid.unit, rounding, t, index);
-  if (f.is_wide()) return round_to_minifloat(wide_layout(f.wide), rounding, t, index);
-  return round_to_grid(f.grid, rounding, t, index);
+UFP4_HD constexpr std::uint8_t round_to_code(const format_spec& f, const Rounding& r, float t, std::uint64_t index) {
+  if (f.wide == wide_element::int8) return round_to_int8(f.grid.unit, r, t, index);
+  if (f.is_wide()) return round_to_minifloat(wide_layout(f.wide), r, t, index);
+  return round_to_grid(f.grid, r, t, index);
 }
 
 template <rounding_policy Rounding>
-UFP4_HD constexpr std::uint8_t round_to_code(const grid4& grid, const Rounding& rounding, float t,
-                                             std::uint64_t index) {
-  return round_to_grid(grid, rounding, t, index);
+UFP4_HD constexpr std::uint8_t round_to_code(const grid4& grid, const Rounding& r, float t, std::uint64_t index) {
+  return round_to_grid(grid, r, t, index);
 }
 
 /// The reason why a rule does not apply to a format, or nullptr.

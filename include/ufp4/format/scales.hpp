@@ -1,16 +1,8 @@
 // ufp4 - block scale types e4m3, ue5m3, e8m0, e6m2 and bf16; fp16 for inputs and outputs.
 // SPDX-License-Identifier: Apache-2.0
 //
-// | type  | layout                        | from float                                                       |
-// |-------|-------------------------------|------------------------------------------------------------------|
-// | float | binary32; NaN 0x7FC00000      | identity                                                         |
-// | bf16  | bfloat16; NaN 0x7FC0          | RNE, saturating at the largest finite                            |
-// | e4m3  | E4M3FN, 2^-9 .. 448; NaN 0x7F | RNE, saturating (Inf gives 0x7E); any NaN gives 0x7F             |
-// | ue5m3 | unsigned, 2^-17 .. 114688; NaN 0xFF | RNE, saturating; negative gives 0                          |
-// | e8m0  | 2^(code-127), no zero; NaN 0xFF | floor of the magnitude's exponent; 0 gives code 0, Inf gives 0xFE |
-// | e6m2  | unsigned, 2^-48 .. 49152, no zero; NaN 0xFF | RNE, saturating at both ends; negative gives 2^-48  |
-// | fp16  | IEEE binary16; NaN 0x7E00     | RNE, overflow to infinity (never a scale)                        |
-//
+// docs/formats.md and numerics 2 define layouts, ranges, NaN codes and conversions. fp16 is IEEE binary16: it overflows to
+// infinity and is never a scale.
 // Sources: OCP Microscaling Formats v1.0; CUDA Math API, __nv_cvt_float_to_fp8 (SATFINITE), ..._to_e8m0 (RZ).
 #pragma once
 

@@ -144,9 +144,8 @@ any_quantized read_slice(Reader& file, const stored_weight& weight, std::size_t 
 }
 
 /// Sets the tensor scales of a weight whose shape is known: one F32, or one for each slice; finite and not negative.
-/// With `are_divisors` the factors are their reciprocals. file_error otherwise.
-inline void read_tensor_scales(tensor_file& file, const stored_tensor& t, stored_weight& weight,
-                               bool are_divisors = false) {
+/// With `inverse` the factors are their reciprocals. file_error otherwise.
+inline void read_tensor_scales(tensor_file& file, const stored_tensor& t, stored_weight& weight, bool inverse = false) {
   const std::uint64_t slices = weight.slices(), count = t.bytes / sizeof(float);
   if (t.type != number_type::f32 || (count != 1 && count != slices) || count == 0)
     file.fail(tensor_text(t) + "; a tensor scale is one F32" +
@@ -155,7 +154,7 @@ inline void read_tensor_scales(tensor_file& file, const stored_tensor& t, stored
   file.read_bytes(t, 0, factors.data(), factors.size() * sizeof(float));
   for (float& factor : factors) {
     const float scale = factor;
-    if (are_divisors) factor = 1.0f / scale;
+    if (inverse) factor = 1.0f / scale;
     if (!std::isfinite(scale) || !std::isfinite(factor) || factor < 0)
       file.fail("tensor " + printable(t.name) + ": invalid tensor scale: " + ufp4::detail::concat(scale));
   }

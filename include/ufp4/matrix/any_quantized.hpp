@@ -47,9 +47,8 @@ struct quantized_storage {
 namespace ufp4::detail::inline UFP4_TYPES {
 
 /// K rounded up to whole blocks and whole transform runs.
-UFP4_HOST_MEMBER constexpr std::size_t padded_length(std::size_t cols, const block_shape& block,
-                                                     const transform_spec& t) {
-  const std::size_t run = t.n > static_cast<std::uint32_t>(block.cols) ? t.n : static_cast<std::size_t>(block.cols);
+UFP4_HOST_MEMBER constexpr std::size_t padded_length(std::size_t cols, const block_shape& b, const transform_spec& t) {
+  const std::size_t run = t.n > static_cast<std::uint32_t>(b.cols) ? t.n : static_cast<std::size_t>(b.cols);
   if ((run & (run - 1)) == 0) return (cols + run - 1) & ~(run - 1);  // a division takes as long as a small block
   return (cols + run - 1) / run * run;
 }

@@ -101,9 +101,9 @@ any_quantized unpacked(const Q& p) {
   any_quantized out(p.spec(), p.rows(), p.cols(), p.transform());
   out.set_tensor_scale(p.tensor_scale());
   const format_spec& f = p.spec();
-  const std::size_t row_bytes = p.padded_cols() / 2, width = scale_strip_of(f, p.padded_cols()).block_bytes;
   const prepacked_layout layout = layout_of(f, p.padded_cols());
   const scale_strip strip = scale_strip_of(f, p.padded_cols());
+  const std::size_t row_bytes = p.padded_cols() / 2, width = strip.block_bytes;
   const std::size_t outer_bytes = strip.outers * strip.outer_bytes;
   for (std::size_t row = 0; row < p.rows(); ++row) {
     for (std::size_t at = 0; at < row_bytes; at += prepacked_layout::word_bytes)

@@ -41,8 +41,7 @@ namespace ufp4::inline UFP4_CODE {
 /// The code of t on the grid (numerics 3). Requires that t is not a NaN. Saturates beyond the first and last level; a
 /// negative t that rounds to zero gets the code of -0 if the format has one.
 template <rounding_policy Rounding>
-UFP4_HD constexpr std::uint8_t round_to_grid(const grid4& grid, const Rounding& rounding, float t,
-                                             std::uint64_t index) {
+UFP4_HD constexpr std::uint8_t round_to_grid(const grid4& grid, const Rounding& r, float t, std::uint64_t index) {
   int at = 0;  // the last level not above t, or the first
   for (int i = 1; i < grid.levels; ++i) at += grid.level[i] <= t;
   const bool between = at + 1 < grid.levels && t > grid.level[0] && t != grid.level[at];
@@ -50,7 +49,7 @@ UFP4_HD constexpr std::uint8_t round_to_grid(const grid4& grid, const Rounding& 
     const bool positive = t > 0.0f;
     const int lower = positive ? at : at + 1, upper = positive ? at + 1 : at;
     const int rank = positive ? lower - grid.zero : grid.zero - lower;
-    at = rounding.round_up({grid.level[lower], grid.level[upper], rank}, t, index) ? upper : lower;
+    at = r.round_up({grid.level[lower], grid.level[upper], rank}, t, index) ? upper : lower;
   }
   return at == grid.zero && detail::is_negative(t) ? grid.minus_zero : grid.code[at];
 }
