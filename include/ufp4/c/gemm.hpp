@@ -50,28 +50,6 @@ inline plain_side plain_of(const ufp4_matrix* a, const ufp4_quantized* b) {
   return side;
 }
 
-inline void gemm_grouped(const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
-                         const ufp4_quantized* b, const ufp4_matrix* c, const ufp4_gemm_options* given_options) {
-  const context_of ctx(context);
-  if (count == 0) return;
-  given("a", a), given("b", b), given("c", c);
-  const gemm_options options = options_of(given_options, 0);
-  expects(given_options == nullptr || given_options->bias == nullptr, "options.bias must be NULL");
-  cpu::resolve(ctx);
-  const buffer<gemm_job> jobs(count);
-  std::vector<any_quantized_view> left;  // to whose formats the jobs refer
-  std::vector<right_operand> right;
-  left.reserve(count), right.reserve(count);
-  for (std::size_t e = 0; e < count; ++e) {
-    const std::string product = concat(function, ", product ", e);
-    const called as(product.c_str());
-    left.push_back(view_of("a", a + e)), right.push_back(right_of(b + e));
-    ::new (jobs.data() + e) gemm_job(job_of(left[e], right[e], matrix_of("c", c + e), options));
-  }
-  check_group(jobs);
-  cpu::detail::run_gemms(ctx, gemm_kernels(), jobs);
-}
-
 extern "C" {
 
 std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to) {
@@ -96,7 +74,26 @@ std::int32_t ufp4_gemm_plain(const ufp4_context* context, const ufp4_matrix* a, 
 }
 std::int32_t ufp4_gemm_grouped(const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
                                const ufp4_quantized* b, const ufp4_matrix* c, const ufp4_gemm_options* options) {
-  return guarded(__func__, [&] { gemm_grouped(context, count, a, b, c, options); });
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    if (count == 0) return;
+    given("a", a), given("b", b), given("c", c);
+    const gemm_options all = options_of(options, 0);
+    expects(options == nullptr || options->bias == nullptr, "options.bias must be NULL");
+    cpu::resolve(ctx);
+    const buffer<gemm_job> jobs(count);
+    std::vector<any_quantized_view> left;  // to whose formats the jobs refer
+    std::vector<right_operand> right;
+    left.reserve(count), right.reserve(count);
+    for (std::size_t e = 0; e < count; ++e) {
+      const std::string product = concat(function, ", product ", e);
+      const called as(product.c_str());
+      left.push_back(view_of("a", a + e)), right.push_back(right_of(b + e));
+      ::new (jobs.data() + e) gemm_job(job_of(left[e], right[e], matrix_of("c", c + e), all));
+    }
+    check_group(jobs);
+    cpu::detail::run_gemms(ctx, gemm_kernels(), jobs);
+  });
 }
 
 std::int32_t ufp4_explain_gemm(const ufp4_context* context, const ufp4_quantized* a, const ufp4_quantized* b,

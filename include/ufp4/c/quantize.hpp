@@ -51,44 +51,11 @@ inline source input_of(const ufp4_matrix* x, const ufp4_quantized& q) {
   return from;
 }
 
-/// Quantizes into q. Its format and transform are the call's.
-inline void quantize(const cpu::context& ctx, const ufp4_matrix* x, const ufp4_quantize_options* options,
-                     ufp4_quantized& q) {
-  const source from = input_of(x, q);
-  const format_spec format = format_of(&q.format);
-  const quantized_storage memory = storage_of("q", q, UFP4_CANONICAL, format);
-  with_options(options, &q.transform, [&](const auto& all) {
-    q.tensor_scale = quantize_into_memory<any_quantized_view>(ctx, format, from, memory, all).tensor_scale();
-  });
-}
-
-/// Quantizes into q by MS-EDEN. Its transform is the call's.
-inline void quantize_ms_eden(const cpu::context& ctx, const ufp4_matrix* x, const stochastic& random_bits,
-                             ufp4_quantized& q) {
-  const source from = input_of(x, q);
-  const format_spec format = format_of(&q.format);
-  expects(format == spec_of<nvfp4>, "q.format must be that of ufp4_preset(\"nvfp4\")");
-  const transform_spec t = transform_of(&q.transform);
-  check_ms_eden(function, from, t);
-  const quantized_storage memory = storage_of("q", q, UFP4_CANONICAL, format);
-  check_memory(memory, from);
-  q.tensor_scale = quantize_whole_ms_eden(ctx, from, t, random_bits, {memory.codes.data(), memory.scales.data()});
-}
-
 /// `to` is for a matrix with the rows, the columns and the transform of q.
 inline void check_same_matrix(const any_quantized_view& q, const ufp4_quantized& to) {
   expects(to.rows == q.rows() && to.cols == q.cols(), "shape mismatch: to is ", to.rows, " x ", to.cols, ", q is ",
           q.rows(), " x ", q.cols());
   expects(same_map(transform_of(&to.transform), q.transform()), "to.transform is not the transform of q");
-}
-
-inline void cast(const cpu::context& ctx, const ufp4_quantized* q, ufp4_quantized& to, ufp4_cast_report* report) {
-  const any_quantized_view from = view_of("q", q);
-  const format_spec format = format_of(&to.format);
-  check_same_matrix(from, to);
-  cast_report counted;
-  to.tensor_scale = cast_into(from, format, storage_of("to", to, UFP4_CANONICAL, format), counted, ctx).tensor_scale();
-  add_cast(report, counted);
 }
 
 extern "C" {
@@ -144,11 +111,29 @@ std::int32_t ufp4_amax(const ufp4_context* context, const ufp4_matrix* x, const 
 }
 std::int32_t ufp4_quantize(const ufp4_context* context, const ufp4_matrix* x, const ufp4_quantize_options* options,
                            ufp4_quantized* q) {
-  return guarded(__func__, [&] { quantize(context_of(context), x, options, given("q", q)); });
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    const source from = input_of(x, given("q", q));
+    const format_spec format = format_of(&q->format);
+    const quantized_storage memory = storage_of("q", *q, UFP4_CANONICAL, format);
+    with_options(options, &q->transform, [&](const auto& all) {
+      q->tensor_scale = quantize_into_memory<any_quantized_view>(ctx, format, from, memory, all).tensor_scale();
+    });
+  });
 }
 std::int32_t ufp4_quantize_ms_eden(const ufp4_context* context, const ufp4_matrix* x, std::uint64_t seed,
                                    std::uint64_t stream, ufp4_quantized* q) {
-  return guarded(__func__, [&] { quantize_ms_eden(context_of(context), x, {seed, stream}, given("q", q)); });
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    const source from = input_of(x, given("q", q));
+    expects(format_of(&q->format) == spec_of<nvfp4>, "q.format must be that of ufp4_preset(\"nvfp4\")");
+    const transform_spec t = transform_of(&q->transform);
+    check_ms_eden(function, from, t);
+    const quantized_storage memory = storage_of("q", *q, UFP4_CANONICAL, spec_of<nvfp4>);
+    check_memory(memory, from);
+    const quantized_sink to{memory.codes.data(), memory.scales.data()};
+    q->tensor_scale = quantize_whole_ms_eden(ctx, from, t, {seed, stream}, to);
+  });
 }
 std::int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quantized* q, const ufp4_matrix* out) {
   return guarded(__func__, [&] {
@@ -187,7 +172,17 @@ std::int32_t ufp4_measure(const ufp4_context* context, const ufp4_format* format
 
 std::int32_t ufp4_cast(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to,
                        ufp4_cast_report* report) {
-  return guarded(__func__, [&] { cast(context_of(context), q, given("to", to), report); });
+  return guarded(__func__, [&] {
+    const context_of ctx(context);
+    ufp4_quantized& out = given("to", to);
+    const any_quantized_view from = view_of("q", q);
+    const format_spec format = format_of(&out.format);
+    check_same_matrix(from, out);
+    const quantized_storage memory = storage_of("to", out, UFP4_CANONICAL, format);
+    cast_report counted;
+    out.tensor_scale = cast_into(from, format, memory, counted, ctx).tensor_scale();
+    add_cast(report, counted);
+  });
 }
 
 std::int32_t ufp4_hadamard_forward(const ufp4_context* context, const ufp4_matrix* x, const ufp4_transform* transform,
