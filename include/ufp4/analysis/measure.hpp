@@ -92,15 +92,6 @@ inline void add_run(const quantize_job& job, const coded_run& run, sums& s) {
   }
 }
 
-/// Strips first .. last - 1 with any coder.
-template <class Coder>
-void measure_strips(const quantize_job& job, const Coder& coder, std::size_t first, std::size_t last,
-                    std::vector<sums>& strips, quantize_report& seen) {
-  const auto height = static_cast<std::size_t>(job.format.block.rows);
-  each_coded_run(job, coder, first, last, seen,
-                 [&](const coded_run& run) { add_run(job, run, strips[run.first_row / height]); });
-}
-
 /// Counts packed codes by value, in four tables: equal codes that follow each other do not wait for one another.
 inline void count_codes(const std::uint8_t* packed, std::size_t count, std::array<std::uint64_t, 16>& histogram) {
   std::uint32_t seen[4][16] = {};
@@ -114,7 +105,7 @@ inline void count_codes(const std::uint8_t* packed, std::size_t count, std::arra
 struct measured_chunk : quantized_chunk {
   alignas(64) float x[most];
 
-  /// Strip `strip` of a part: its values in the order of measure_strips.
+  /// Strip `strip` of a part: its values in the order of each_coded_run.
   void add_strip(const quantize_job& part, std::size_t strip, sums& s) const {
     const auto height = static_cast<std::size_t>(part.format.block.rows);
     const std::size_t width = part.padded_cols, row = strip * height, left = part.x.rows - row;
@@ -155,7 +146,9 @@ void measure_with(const cpu::context& ctx, cpu::isa tier, const quantize_job& jo
       if (quantizes_chunks<needs, Coder>(job))
         return measure_chunks(kernels_of_chunks<needs>(tier, job, coder), job, coder, first, last, strips, here);
     if constexpr (has(needs, whole_strips) || !is_kernel_coder<Coder>)
-      measure_strips(job, coder, first, last, strips, here);
+      each_coded_run(job, coder, first, last, here, [&](const coded_run& run) {
+        add_run(job, run, strips[run.first_row / static_cast<std::size_t>(job.format.block.rows)]);
+      });
   });
 }
 

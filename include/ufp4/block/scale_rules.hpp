@@ -255,16 +255,6 @@ UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor
   return {bits, effective, s == 0.0f ? 0.0f : inverse < max_finite ? inverse : max_finite, false};
 }
 
-/// The argument of Scale() for a block amax.
-UFP4_HD constexpr float scale_argument(const format_spec& f, const tensor_constants& tensor, float amax) {
-  return f.two_level() ? amax * tensor.scale_factor : amax / f.grid.qmax;
-}
-
-UFP4_HD constexpr std::uint32_t encode_scale_up(scale_kind kind, float x) {
-  const std::uint32_t bits = encode_scale(kind, x);
-  return decode_scale(kind, bits) < x && bits < max_scale(kind) ? bits + 1 : bits;
-}
-
 /// |x| = significand * 2^(floor_log2(x) - 23), 2^23 <= significand < 2^24.
 UFP4_HD constexpr std::uint32_t significand(float x) {
   std::uint32_t m = magnitude_bits(x);
@@ -294,8 +284,10 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind 
 UFP4_HD constexpr std::uint32_t scale_bits_of_amax(const format_spec& f, rule_kind rule, const tensor_constants& tensor,
                                                    float amax) {
   if (f.scale == scale_kind::e8m0) return power_of_two_scale(f.grid, rule, amax);
-  const float argument = scale_argument(f, tensor, amax);
-  return rule == rule_kind::up ? encode_scale_up(f.scale, argument) : encode_scale(f.scale, argument);
+  const float argument = f.two_level() ? amax * tensor.scale_factor : amax / f.grid.qmax;  // of Scale()
+  const std::uint32_t bits = encode_scale(f.scale, argument);
+  const bool is_low = rule == rule_kind::up && decode_scale(f.scale, bits) < argument && bits < max_scale(f.scale);
+  return is_low ? bits + 1 : bits;
 }
 
 /// The error of nearest_even codes under a scale, over the block in index order: the sum of squares, by fma, or of

@@ -42,14 +42,6 @@ void gemm(const ufp4_context* context, const A& a, const ufp4_quantized* b, cons
   if (out.rows != 0 && out.cols != 0) cpu::detail::run_gemms(ctx, gemm_kernels(), {&job, 1});
 }
 
-/// A of ufp4_gemm_plain, transformed as B was.
-inline plain_side plain_of(const ufp4_matrix* a, const ufp4_quantized* b) {
-  plain_side side(matrix_view<const float>{});
-  side.x = source_of(matrix_of("a", a));
-  side.transform = transform_of(&given("b", b).transform);
-  return side;
-}
-
 extern "C" {
 
 std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to) {
@@ -70,7 +62,12 @@ std::int32_t ufp4_gemm(const ufp4_context* context, const ufp4_quantized* a, con
 }
 std::int32_t ufp4_gemm_plain(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
                              const ufp4_matrix* c, const ufp4_gemm_options* options) {
-  return guarded(__func__, [&] { gemm(context, plain_of(a, b), b, c, options); });
+  return guarded(__func__, [&] {
+    plain_side side(matrix_view<const float>{});
+    side.x = source_of(matrix_of("a", a));
+    side.transform = transform_of(&given("b", b).transform);  // A is transformed as B was
+    gemm(context, side, b, c, options);
+  });
 }
 std::int32_t ufp4_gemm_grouped(const ufp4_context* context, std::size_t count, const ufp4_quantized* a,
                                const ufp4_quantized* b, const ufp4_matrix* c, const ufp4_gemm_options* options) {

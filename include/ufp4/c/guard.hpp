@@ -25,12 +25,6 @@ template <class... Words>
   ufp4::detail::expects(condition, ": ", words...);
 }
 
-/// The name of the operation at the head of a message of the form `operation: problem`; 0 characters if it has none.
-inline std::size_t operation_length(const char* message) {
-  const std::size_t length = std::strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789");
-  return message[length] == ':' && message[length + 1] == ' ' ? length : 0;
-}
-
 /// The message of a thread's last failure, cut to fit. An array, so that out of memory has a message too.
 struct kept_message {
   char text[1024] = "";
@@ -41,8 +35,9 @@ struct kept_message {
       std::snprintf(text, sizeof text, "%s", message);
       return;
     }
-    const std::size_t operation = operation_length(message);
-    std::snprintf(text, sizeof text, "%s: %s", name, message + (operation == 0 ? 0 : operation + 2));
+    const std::size_t operation = std::strspn(message, "abcdefghijklmnopqrstuvwxyz_0123456789");
+    const bool names_one = message[operation] == ':' && message[operation + 1] == ' ';
+    std::snprintf(text, sizeof text, "%s: %s", name, message + (operation != 0 && names_one ? operation + 2 : 0));
   }
 };
 inline thread_local kept_message last_failure;

@@ -43,21 +43,17 @@ constexpr float unit_of(const float (&value)[16]) {
   return exp2i(lowest);
 }
 
-/// Whether the dot product of two blocks is a binary32 number, so exact in any order of summation: the values are
+/// Sets exact_products and what follows: the dot product of two blocks is exact in any order of summation if values are
 /// integers up to 181 times a power of two from 2^-74 to 2^51. 256 products of two are below 2^23 units, and a unit of
 /// the product is from 2^-148, a subnormal number, to 2^102.
-constexpr bool products_are_exact(const float (&value)[16]) {
-  const float unit = unit_of(value);
-  bool exact = unit >= 0x1p-74f && unit <= 0x1p51f;
-  for (const float v : value) exact = exact && magnitude(v) <= 181.0f * unit;
-  return exact;
-}
 constexpr void set_integers(grid4& g) {
-  g.exact_products = products_are_exact(g.value);
+  const float unit = unit_of(g.value);
+  g.exact_products = unit >= 0x1p-74f && unit <= 0x1p51f;
+  for (const float v : g.value) g.exact_products = g.exact_products && magnitude(v) <= 181.0f * unit;
   if (!g.exact_products) return;
-  g.unit = unit_of(g.value);
+  g.unit = unit;
   for (int c = 0; c < 16; ++c) {
-    g.integer[c] = static_cast<std::int16_t>(g.value[c] / g.unit);
+    g.integer[c] = static_cast<std::int16_t>(g.value[c] / unit);
     g.low = g.integer[c] < g.low ? g.integer[c] : g.low;
     g.high = g.integer[c] > g.high ? g.integer[c] : g.high;
   }

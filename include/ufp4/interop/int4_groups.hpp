@@ -97,14 +97,6 @@ inline int4_layout int4_layout_of(const safetensors_reader& file, const std::str
   return layout;
 }
 
-/// Shape and scales; file_error as read_group_shape.
-inline int4_groups read_group_scales(safetensors_reader& file, const std::string& name, int4_layout layout) {
-  int4_groups w = read_group_shape(file, name, layout);
-  w.scales.resize(w.rows * w.groups);
-  file.read_rows(file.at(name + ".scales"), 0, ufp4::transpose(matrix_view<float>(w.scales.data(), w.rows, w.groups)));
-  return w;
-}
-
 /// The group of each input, from g_idx or by the number of groups. file_error for a group that does not exist.
 inline void read_group_indices(safetensors_reader& file, const std::string& name, int4_groups& w) {
   if (file.find(name + ".g_idx") != nullptr) {
@@ -123,7 +115,9 @@ inline void read_group_indices(safetensors_reader& file, const std::string& name
 /// The weight NAME. file_error if a tensor of it is missing or they do not fit each other.
 inline int4_groups read_int4_groups(safetensors_reader& file, const std::string& name, int4_layout layout) {
   const bool awq = layout == int4_layout::awq;
-  int4_groups w = read_group_scales(file, name, layout);
+  int4_groups w = read_group_shape(file, name, layout);
+  w.scales.resize(w.rows * w.groups);
+  file.read_rows(file.at(name + ".scales"), 0, ufp4::transpose(matrix_view<float>(w.scales.data(), w.rows, w.groups)));
   read_group_indices(file, name, w);
   const std::vector<std::uint32_t> zeros = read_int32(file, name + ".qzeros", {w.groups, w.rows / 8});
   const std::uint8_t added = layout == int4_layout::gptq ? 1 : 0;

@@ -66,11 +66,6 @@ inline std::vector<std::uint64_t> with_axis_last(std::vector<std::uint64_t> shap
   std::rotate(at, at + 1, shape.end());
   return shape;
 }
-/// The inverse: `shape` with its last dimension moved to `axis`.
-inline std::vector<std::uint64_t> with_axis_back(std::vector<std::uint64_t> shape, std::size_t axis) {
-  std::rotate(shape.begin() + static_cast<std::ptrdiff_t>(axis), shape.end() - 1, shape.end());
-  return shape;
-}
 /// The product of all extents but the last; nothing if it exceeds 64 bits.
 inline std::optional<std::uint64_t> row_count(const std::vector<std::uint64_t>& shape) {
   return byte_count(1, 1, {shape.begin(), shape.end() - (shape.empty() ? 0 : 1)});

@@ -157,7 +157,8 @@ inline void read_shape(safetensors_reader& file, const std::string& name, tensor
   weight.shape.back() = weight.cols;
   check_scales(file, weight);
   if (layout == tensor_layout::gpt_oss && weight.shape.size() == 3) weight.axis = 1;
-  weight.shape = with_axis_back(weight.shape, weight.axis);
+  const auto begin = weight.shape.begin(), end = weight.shape.end();
+  std::rotate(begin + static_cast<std::ptrdiff_t>(weight.axis), end - 1, end);
 }
 
 /// The weight `name` in any layout, checked and not yet read. file_error if it is missing, broken or of another format.

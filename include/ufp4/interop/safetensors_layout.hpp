@@ -96,11 +96,6 @@ constexpr number_type scale_number(const format_spec& format, tensor_layout layo
   return types[static_cast<int>(format.scale)];
 }
 
-/// The type of the tensor of codes, but in the f4 layout.
-constexpr number_type code_number(const format_spec& format) {
-  return format.wide == wide_element::int8 ? number_type::i8 : number_type::u8;
-}
-
 /// Types and shapes of the tensors of one weight.
 struct quantized_tensors {
   number_type codes_type, scales_type;       ///< of codes and block scales
@@ -113,7 +108,8 @@ inline quantized_tensors tensors_of(const format_spec& format, const std::vector
                                     const transform_spec& transform, tensor_layout layout) {
   const auto cols = static_cast<std::size_t>(shape.back()), block = static_cast<std::size_t>(format.block.cols);
   const std::size_t padded = ufp4::detail::padded_length(cols, format.block, transform);
-  quantized_tensors t{code_number(format), scale_number(format, layout), shape, shape, {}};
+  const number_type codes = format.wide == wide_element::int8 ? number_type::i8 : number_type::u8;
+  quantized_tensors t{codes, scale_number(format, layout), shape, shape, {}};
   t.scales.back() = has_bytes_of_scales(format) ? ufp4::detail::scale_strip_of(format, padded).bytes() : padded / block;
   if (shape.size() == 2) t.scales[0] = ufp4::detail::scale_rows(static_cast<std::size_t>(shape[0]), format.block);
   t.codes.back() = ufp4::detail::code_bytes(format, padded);
