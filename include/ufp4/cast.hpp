@@ -153,11 +153,6 @@ inline float cast_outer_scale(const cast_job& job, const cast_scope& scope) {
   return power_for(to.scale, largest);
 }
 
-inline tensor_constants cast_constants(const format_spec& to, float outer) {
-  const float inverse = 1.0f / outer, encode = inverse < max_finite ? inverse : max_finite;
-  return {outer, encode * (1.0f / qmax_of(to, 0)), encode};
-}
-
 /// One block of the result: whether it can be written directly, on which grid, and what is stored for it then.
 struct cast_block {
   bool direct = true, is_nan = false;
@@ -252,7 +247,8 @@ inline void quantize_columns(const cpu::context& ctx, const cast_job& job, std::
       .x = {s.values.data() + first, dtype::f32, job.height(), width, static_cast<std::ptrdiff_t>(job.padded_cols), 1},
       .format = f};
   q.padded_cols = q.whole_padded_cols = width;
-  const kernel_coder coder{f, mse_search{}.spec(), cast_constants(f, outer), {}};
+  const float inverse = 1.0f / outer, encode = inverse < max_finite ? inverse : max_finite;
+  const kernel_coder coder{f, mse_search{}.spec(), {outer, encode * (1.0f / qmax_of(f, 0)), encode}, {}};
   const auto& table = cpu::detail::kernels::quantize < format_features | features::search > ;
   buffer<std::uint8_t> codes(job.height() * width / 2);
   buffer<std::byte> scales(blocks * static_cast<std::size_t>(bytes));

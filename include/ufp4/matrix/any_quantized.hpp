@@ -129,8 +129,7 @@ class shaped {
   quantized_shape shape_;
 };
 
-/// Codes and scales in memory of their own. The derived class defines the layout. Views of temporaries are deleted:
-/// they would refer to freed memory in the next statement. Spans of temporaries end with the statement.
+/// Codes and scales in memory of their own, in the layout of the derived class. Spans of temporaries end with them.
 class quantized_memory : public shaped {
  public:
   UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const UFP4_LIFETIMEBOUND { return codes_; }

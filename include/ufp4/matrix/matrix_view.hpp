@@ -235,9 +235,8 @@ constexpr std::size_t magnitude(std::ptrdiff_t x) {
   return x < 0 ? std::size_t{0} - static_cast<std::size_t>(x) : static_cast<std::size_t>(x);
 }
 
-/// Have two elements the same address? Rows that are di apart and columns that are dj apart meet where
-/// di * row_stride == dj * col_stride. With the greatest common divisor of the strides, the smallest such pair is
-/// di = |col_stride| / gcd, dj = |row_stride| / gcd.
+/// Have two elements the same address? Rows that are di apart and columns that are dj apart meet where di * row_stride
+/// == dj * col_stride; with the gcd of the strides, first at di = |col_stride| / gcd, dj = |row_stride| / gcd.
 template <class Void>
 constexpr bool overlaps_itself(const any_view<Void>& x) {
   if (x.rows == 0 || x.cols == 0) return false;

@@ -59,24 +59,14 @@ void interleave_scales(const quantized_source& from, const prepacked_layout& to,
     std::memcpy(out + b * prepacked_layout::panel_rows * sizeof(Bits), in + b * sizeof(Bits), sizeof(Bits));
 }
 
-/// Copies the outer scales of rows first .. end - 1.
-inline void copy_outer_scales(const quantized_source& from, const prepacked_layout& to, std::size_t first,
-                              std::size_t end, void* scales) {
-  const scale_strip strip = from.strip();
-  const auto height = static_cast<std::size_t>(from.format.block.rows);
-  const std::size_t bytes = strip.outers * strip.outer_bytes;
-  for (std::size_t row = first; bytes != 0 && row < end; ++row)
-    std::memcpy(static_cast<std::byte*>(scales) + to.outer_at(from.rows, strip) + row * bytes,
-                static_cast<const std::byte*>(from.scales) + row / height * strip.bytes() + strip.outer_at(), bytes);
-}
-
 /// Panels first .. last - 1 of a matrix in the canonical layout, filled up as prepacked_layout says.
 inline void prepack_panels(const quantized_source& from, const quantized_sink& to, std::size_t first,
                            std::size_t last) {
   constexpr std::size_t height = prepacked_layout::panel_rows, word = prepacked_layout::word_bytes;
   const prepacked_layout layout = layout_of(from.format, from.padded_cols);
   const std::size_t row_bytes = from.padded_cols / 2, whole = row_bytes / word, rest = row_bytes % word;
-  const std::size_t width = from.strip().block_bytes;
+  const scale_strip strip = from.strip();
+  const std::size_t width = strip.block_bytes, outer_bytes = strip.outers * strip.outer_bytes;
   const auto interleave = width == 4   ? &interleave_scales<std::uint32_t>
                           : width == 2 ? &interleave_scales<std::uint16_t>
                                        : &interleave_scales<std::uint8_t>;
@@ -91,8 +81,11 @@ inline void prepack_panels(const quantized_source& from, const quantized_sink& t
     for (std::size_t w = 0; w < whole; ++w) std::memcpy(out + w * prepacked_layout::group_bytes, in + w * word, word);
     if (rest != 0) std::memcpy(out + whole * prepacked_layout::group_bytes, in + whole * word, rest);
     interleave(from, layout, row, to.scales);
+    if (outer_bytes == 0) continue;
+    const std::size_t at = row / static_cast<std::size_t>(from.format.block.rows) * strip.bytes() + strip.outer_at();
+    std::memcpy(static_cast<std::byte*>(to.scales) + layout.outer_at(from.rows, strip) + row * outer_bytes,
+                static_cast<const std::byte*>(from.scales) + at, outer_bytes);
   }
-  copy_outer_scales(from, layout, first * height, end, to.scales);
 }
 
 /// The inverse of prepack_panels, for the whole matrix.
