@@ -22,7 +22,7 @@ struct called {
 /// As ufp4::detail::expects; the message begins with the function.
 template <class... Words>
 [[gnu::always_inline]] inline void expects(bool condition, Words... words) {
-  ufp4::detail::expects(condition, ": ", words...);
+  ufp4::detail::expects(condition, function, ": ", words...);
 }
 
 /// The message of a thread's last failure, cut to fit. An array, so that out of memory has a message too.
