@@ -41,7 +41,7 @@ void multiplies(int architecture, accumulate mode, const std::string& kernel) {
     REQUIRE(std::string(gpu::explain({}, left, right, out, {.accumulate = mode}).kernel) == kernel);
     REQUIRE(support::text_of(gpu::quantized_gemm({}, left, right, out, {.accumulate = mode})) == "");
     std::vector<float> want(c.size());
-    quantized_gemm(cpu::context{.threads = 1}, a, b, matrix_view<float>{want.data(), side, side + 3}, support::exactly);
+    quantized_gemm(a, b, matrix_view<float>{want.data(), side, side + 3}, support::exactly, cpu::context{.threads = 1});
     CHECK(support::difference(support::on_host(c), want) == "");
   }
 }

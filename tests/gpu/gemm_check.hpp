@@ -101,7 +101,7 @@ std::string against_host(const gpu::gemm_kernel& kernel, const HostA& a, const H
   if (!kernel.takes(call.job, device)) return std::string(kernel.name) + " does not take it";
   const gpu::buffer<std::byte> workspace(kernel.workspace(call.job, device));
   if (kernel.run(call.job, device, workspace.span(), gpu::stream{}) != gpu::success) return "not queued";
-  ufp4::quantized_gemm(ufp4::cpu::context{.threads = 1}, a, b, host.view(host.all.data()), options);
+  ufp4::quantized_gemm(a, b, host.view(host.all.data()), options, ufp4::cpu::context{.threads = 1});
   return difference(on_host(c), host.all);
 }
 

@@ -52,7 +52,7 @@ gpu::context with(const gpu::buffer<std::byte>& workspace) { return {{}, workspa
 
 template <class F, class... Policies>
 void check_quantize(const input& x, const Policies&... policies) {
-  const auto want = quantize<F>(cpu::context{.threads = 1}, x.here(), policies...);
+  const auto want = quantize<F>(x.here(), policies..., cpu::context{.threads = 1});
   const gpu::quantized_matrix<F> q(x.rows, x.cols, want.transform());
   const gpu::buffer<std::byte> workspace(512);
   REQUIRE(support::text_of(gpu::quantize<F>(with(workspace), x.there(), q, policies...)) == "");
@@ -68,8 +68,8 @@ void check_quantize(const input& x, const Policies&... policies) {
 
 template <class F, class G>
 void check_both(const input& x) {
-  const auto rows = quantize<F>(cpu::context{.threads = 1}, x.here());
-  const auto cols = quantize<G>(cpu::context{.threads = 1}, transpose(x.here()));
+  const auto rows = quantize<F>(x.here(), cpu::context{.threads = 1});
+  const auto cols = quantize<G>(transpose(x.here()), cpu::context{.threads = 1});
   const gpu::quantized_matrix<F> q(x.rows, x.cols);
   const gpu::quantized_matrix<G> t(x.cols, x.rows);
   const gpu::buffer<std::byte> workspace(512);

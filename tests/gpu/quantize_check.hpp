@@ -97,7 +97,7 @@ template <class F, class T, class... Policies>
 void check_quantize(const std::vector<T>& memory, const ufp4::matrix_view<const T>& x, const Policies&... policies) {
   using namespace ufp4;
   quantize_report counted;
-  const auto want = quantize<F>(cpu::context{.threads = 1}, x, policies..., count_into{counted});
+  const auto want = quantize<F>(x, policies..., count_into{counted}, cpu::context{.threads = 1});
   const device_copy<T> in(memory, x);
   const device_output<format_of<F>> out(x.rows(), x.cols(), want.transform());
   const gpu::buffer<std::byte> workspace(512);

@@ -54,11 +54,11 @@ std::string check_both(const std::vector<T>& memory, const matrix_view<const T>&
   using Cols = std::conditional_t<std::is_void_v<Other>, Rows, Other>;
   quantize_report seen[2];
   const auto down = std::apply(
-      [&](const auto&... p) { return quantize<Rows>(cpu::context{.threads = 1}, x, p..., count_into{seen[0]}); },
+      [&](const auto&... p) { return quantize<Rows>(x, p..., count_into{seen[0]}, cpu::context{.threads = 1}); },
       for_rows);
   const auto across = std::apply(
       [&](const auto&... p) {
-        return quantize<Cols>(cpu::context{.threads = 1}, transpose(x), p..., count_into{seen[1]});
+        return quantize<Cols>(transpose(x), p..., count_into{seen[1]}, cpu::context{.threads = 1});
       },
       for_cols);
   const support::device_copy<T> in(memory, x);

@@ -70,7 +70,7 @@ void check_exact(const gpu::gemm_kernel& kernel, std::size_t m, std::size_t n, s
   for (auto& s : b.scales()) s = typename B::scale_type(static_cast<float>(1u << gen() % 3));
   const gemm_options options{.alpha = 0.5f, .beta = 2.0f};
   std::vector<float> want = old_values(m * n);
-  quantized_gemm(cpu::context{.threads = 1}, a, b, matrix_view<float>{want.data(), m, n}, options);
+  quantized_gemm(a, b, matrix_view<float>{want.data(), m, n}, options, cpu::context{.threads = 1});
   const std::vector<float> got = multiply(kernel, a, b, options, processors, shift);
   for (std::size_t i = 0; i < got.size(); ++i) {
     CAPTURE(i / n, i % n, got[i], want[i]);

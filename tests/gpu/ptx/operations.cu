@@ -71,7 +71,7 @@ std::set<std::string> check_products(std::size_t m, std::size_t n, std::size_t k
   std::vector<float> old, want;
   for (std::size_t i = 0; i < m * n; ++i) old.push_back(static_cast<float>(i % 101) - 50.0f);
   want = old;
-  quantized_gemm(cpu::context{.threads = 1}, a, b, matrix_view<float>{want.data(), m, n}, options);
+  quantized_gemm(a, b, matrix_view<float>{want.data(), m, n}, options, cpu::context{.threads = 1});
   gpu::device_facts facts = device();
   if (processors != 0) facts.processors = processors;
   std::set<std::string> names;
@@ -125,8 +125,8 @@ void check_plain(std::size_t m) {
   std::vector<float> want(m * n);
   const gpu::buffer<float> c(m * n);
   const matrix_view<float> out{c.data(), m, n};
-  quantized_gemm(cpu::context{.threads = 1}, unquantized(matrix_view<const T>{x.data(), m, k}), weights,
-                 matrix_view<float>{want.data(), m, n});
+  quantized_gemm(unquantized(matrix_view<const T>{x.data(), m, k}), weights, matrix_view<float>{want.data(), m, n},
+                 cpu::context{.threads = 1});
   const auto plain = unquantized(matrix_view<const T>{there.data(), m, k});
   REQUIRE(std::string(gpu::explain({}, plain, right, out).kernel) == "gemv_plain_sm80");
   REQUIRE(text_of(gpu::quantized_gemm({}, plain, right, out)) == "");
@@ -196,8 +196,8 @@ template <class F, class Rounding>
 void check_both(const Rounding& of_columns) {
   const auto x = numbers<bf16>(48 * 70);
   const matrix_view<const bf16> xv{x.data(), 48, 70};
-  const auto rows = quantize<F>(cpu::context{.threads = 1}, xv, random_hadamard<16>{1});
-  const auto cols = quantize<F>(cpu::context{.threads = 1}, transpose(xv), of_columns);
+  const auto rows = quantize<F>(xv, random_hadamard<16>{1}, cpu::context{.threads = 1});
+  const auto cols = quantize<F>(transpose(xv), of_columns, cpu::context{.threads = 1});
   const support::device_copy<bf16> in(x, xv);
   const support::device_output<F> down(48, 70, rows.transform()), across(70, 48, cols.transform());
   const gpu::buffer<std::byte> workspace(512);
@@ -241,17 +241,17 @@ void check_extended() {
   const auto x = numbers<float>(9 * 300);
   check_quantize<F>(x, 9, 300);
   check_quantize<F>(x, 9, 300, random_hadamard<16>{1}, stochastic{.seed = 3});
-  const auto q = quantize<F>(cpu::context{.threads = 1}, matrix_view<const float>{x.data(), 9, 300});
+  const auto q = quantize<F>(matrix_view<const float>{x.data(), 9, 300}, cpu::context{.threads = 1});
   const gpu::quantized_matrix<F> there(q);
   std::vector<float> values(9 * 300), sums(9 * 9);
   const gpu::buffer<float> out(9 * 300), c(9 * 9);
-  dequantize(cpu::context{.threads = 1}, q, matrix_view<float>{values.data(), 9, 300});
+  dequantize(q, matrix_view<float>{values.data(), 9, 300}, cpu::context{.threads = 1});
   REQUIRE(text_of(gpu::dequantize({}, there, matrix_view<float>{out.data(), 9, 300})) == "");
   REQUIRE(support::difference(support::on_host(out), values) == "");
   const gemm_options exactly{.accumulate = accumulate::exact_blocks};
   const matrix_view<float> product{c.data(), 9, 9};
   const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, there, there, product, exactly));
-  quantized_gemm(cpu::context{.threads = 1}, q, q, matrix_view<float>{sums.data(), 9, 9}, exactly);
+  quantized_gemm(q, q, matrix_view<float>{sums.data(), 9, 9}, exactly, cpu::context{.threads = 1});
   REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, there, there, product, exactly)) == "");
   REQUIRE(support::difference(support::on_host(c), sums) == "");
 }
