@@ -213,7 +213,7 @@ std::map<std::string, std::string> library_sources() {
 bool is_read_for_each(const std::string& header) {
   const std::string_view names =
       "cpu/simd/lanes.hpp cpu/simd/lane_types.hpp cpu/simd/x86_lanes.hpp "
-      "cpu/kernels/lane_kernels.hpp cpu/kernels/gemm/int8_unit_lanes.hpp";
+      "cpu/kernels/lane_kernels.hpp cpu/kernels/gemm/int8_lanes.hpp";
   return lists(names, header);
 }
 

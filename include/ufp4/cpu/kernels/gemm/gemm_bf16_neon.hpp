@@ -1,7 +1,7 @@
 // ufp4 - quantized_gemm with BFMMLA: folded_bf16, and fast where all operands are bf16 and no integer kernel fits.
 // SPDX-License-Identifier: Apache-2.0
 //
-// BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds what one of pair_units does; sixteen of
+// BFMMLA multiplies two rows by two columns over 4 k. A register of sums holds what one of pair_layout does; sixteen of
 // them are a tile of 8 x 8, and as many as hide the instruction's latency on a core with four multipliers.
 //
 // Its roundings (Arm ARM, BFMatMulAdd, BFDotAdd, with FPCR.EBF = 0, which exact_environment sets), two for each sum:
@@ -43,7 +43,7 @@
 
 #undef UFP4_LANES
 #define UFP4_LANES neon_bf16
-#include <ufp4/cpu/kernels/gemm/int8_unit_lanes.hpp>
+#include <ufp4/cpu/kernels/gemm/int8_lanes.hpp>
 
 UFP4_BEGIN_LANES()
 
@@ -190,7 +190,7 @@ struct bfmmla_gemm {
         f32 all = sum[0][r].v[c];
 #pragma GCC unroll 4
         for (std::size_t i = 1; i < ways; ++i) all = all + sum[i][r].v[c];
-        pair_units::store_c(acc, stride, r, c, pair_units::load_c(acc, stride, r, c) + all);
+        pair_layout::store_c(acc, stride, r, c, pair_layout::load_c(acc, stride, r, c) + all);
       }
   }
 
