@@ -4,25 +4,19 @@
 // Each lane header is read once for each instruction set: these are the guards of those that were read for another.
 #undef UFP4_AMAX_LANES
 #undef UFP4_BLOCK_SCALE_LANES
-#undef UFP4_CHOICE_LANES
 #undef UFP4_CODE_LANES
 #undef UFP4_DECODE_EXTENDED_LANES
 #undef UFP4_DEQUANTIZE_LANES
 #undef UFP4_ERROR_LANES
-#undef UFP4_EXPONENT_LANES
 #undef UFP4_EXTENDED_LANES
 #undef UFP4_GEMM_F32_LANES
 #undef UFP4_GRID_LANES
-#undef UFP4_GRID_SCALE_LANES
 #undef UFP4_HADAMARD_LANES
-#undef UFP4_ORDERED_CHUNK_LANES
 #undef UFP4_OUTER_LANES
 #undef UFP4_QUANTIZE_LANES
 #undef UFP4_ROUNDER_LANES
 #undef UFP4_STEP_LANES
 #undef UFP4_TILE_LANES
-#undef UFP4_TRIAL_LANES
-#undef UFP4_VALUE_LANES
 #undef UFP4_VALUE_SCALE_LANES
 #undef UFP4_WIDE_LANES
 

@@ -39,7 +39,6 @@
 #if defined(__aarch64__)
 
 #include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
-#include <ufp4/cpu/kernels/gemm/plain_bf16.hpp>
 
 #undef UFP4_LANES
 #define UFP4_LANES neon_bf16

@@ -5,7 +5,7 @@
 // in the same order. A register of 128 codes is looked up as words, one nibble of each word at a time. So a lane of
 // vdpbf16ps holds 8 k of the row, which share a scale.
 //
-// | group   | d of k = 8 g .. 8 g + 7: from +0, the pairs (k, k + 4) of every term (plain_bf16.hpp). vdpbf16ps    |
+// | group   | d of k = 8 g .. 8 g + 7: from +0, the pairs (k, k + 4) of every term (gemm_integers.hpp). vdpbf16ps    |
 // |         | adds the product of k + 4 first and rounds after each                                              |
 // | lane    | sum = fma(d, s, sum) over the groups of equal g mod 16; s is the block scale                       |
 // | element | lanes l and l + 8 are added, then l and l + 4, l and l + 2, l and l + 1                            |
@@ -21,7 +21,6 @@
 
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/plain_bf16.hpp>
 
 UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
 namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {

@@ -2,12 +2,359 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Blocks are lanes as in quantize_lanes.hpp, whose steps these loops share. What is constant for a call there is a
-// number a lane here: the constants of the outer scale, the grid of the block.
+// number a lane here: the constants of the outer scale, the grid of the block. Errors are computed for every grid, and
+// codes to nearest even with them; a mask selects those of the grid that the block has.
 #if !defined(UFP4_EXTENDED_LANES)
 #define UFP4_EXTENDED_LANES
-#include <ufp4/cpu/kernels/quantize/choice_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/grid_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/outer_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/value_scale_lanes.hpp>
 
 UFP4_BEGIN_LANES(quantize_kernel)
+
+/// The blocks of a tile: their scales for all grids, and their codes.
+class grid_blocks : protected outer_tiles {
+ protected:
+  static constexpr std::size_t most_words = max_transform / 8;
+
+  /// A grid of the format, the functions that code with it, and its scales.
+  struct grid_codes {
+    rounding_plan plan{};
+    code_blocks* code = nullptr;
+    error_plan error{};
+    trial_functions trial{}, search{};  ///< for choosing a grid and a scale
+    float end = 0;  ///< trial.in_range takes smaller magnitudes; three digits below the bound, which roundings move
+    grid_scaler scales{};
+  };
+
+  grid_blocks(const quantize_job& job, const kernel_coder& coder, quantize_report& report,
+              const tile_transform& transform, code_blocks* (*code_of)(rounding_plan::kind))
+      : outer_tiles(job, coder, transform),
+        plain_(without_values(coder)),
+        report_(report),
+        divides_(ufp4::detail::scale_divides(job.format)),
+        is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
+        trials_code_(coder.rounding.what == rounding_spec::kind::nearest_even),
+        random_bits_(coder.rounding.random_bits),
+        is_pair_(remapped_pair::is(job.format)),
+        exponents_(job.format) {
+    if (is_pair_) pair_ = remapped_pair(job.format);
+    for (int g = 0; g <= job.format.choice.count; ++g) {
+      const grid4& grid = ufp4::detail::nth_grid(job.format, g);
+      grid_codes& codes = grids_[g];
+      codes.error = plan_errors(grid, false);
+      codes.plan = trials_code_ ? codes.error.rounding : make_plan(grid, coder.rounding.what, cheap_lookup);
+      codes.code = code_of(codes.plan.what);
+      codes.trial =
+          (trials_code_ ? trial_functions_of<true> : trial_functions_of<false>)(codes.error.rounding.what, divides_,
+                                                                                factor_of(job.format, g) != 1.0f);
+      regular_ = regular_ && regular_grids::have(codes.plan);
+      codes.search = trial_functions_of<false>(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
+      codes.end = end_of_binade(grid.qmax) * factor_of(job.format, g) * 0.999f;
+      codes.scales = grid_scaler(plain_, g);
+    }
+    if (trials_code_ && !divides_ && job.format.choice.count == 1)
+      two_ = two_products_of(grids_[0].plan, grids_[1].plan,
+                             !coder.rule.searches && grids_[1].scales.has_scales_of(grids_[0].scales));
+    if (job.format.block.group[0] != 0)
+      error_with_exponents_ = exponent_trial::function_of(grids_[0].error.rounding, divides_);
+  }
+
+  /// The scales of all blocks of the tile for all grids.
+  template <bool is_e4m3>
+  [[gnu::noinline]] void choose_scales(std::size_t k, std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const outer_lanes outer = outers_of(k, b);
+      const scale_kind kind = is_e4m3 ? scale_kind::e4m3 : job_.format.scale;
+      const std::uint32_t first = grids_[0].scales(kind, amax_[b], outer, scales_[0][b]);
+      special_[b] = first;
+      for (int g = 1; !is_pair_ && g <= job_.format.choice.count; ++g) {
+        const grid_scaler& scales = grids_[g].scales;
+        if (scales.has_scales_of(grids_[0].scales))
+          scales.from(scales_[0][b], kind, amax_[b], first, outer, scales_[g][b]);
+        else
+          special_[b] |= scales(kind, amax_[b], outer, scales_[g][b]);
+      }
+    }
+  }
+  /// The same by a rule that reads values.
+  void choose_scales_by_values(std::size_t k, std::size_t blocks) {
+    if (job_.format.choice.count != 0 || job_.format.block.group[0] != 0) return choose_scales_of_grids(k, blocks);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const lane_values v = from_values_->take(tile_.x + b * block_ * lanes, block_);
+      const outer_lanes outer = outers_of(k, b);
+      grid_scales& s = scales_[0][b];
+      const grid_scaler& scaler = grids_[0].scales;
+      special_[b] = scaler(job_.format.scale, from_values_->argument(v, amax_[b]), outer, s);
+      if (!from_values_->compares()) continue;
+      from_values_->place_under(outer.decode, scaler.scale_factor(outer));
+      const value_scales::trial best = from_values_->best(v, s.bits, amax_[b]);
+      const u32 empty = reinterpret_cast<u32>(amax_[b] == 0u);
+      s = {empty != 0u ? u32{} : best.bits, best.factor, best.effective};
+      special_[b] = lane_bits(empty | nonfinite(b) | reinterpret_cast<u32>(s.factor == 0.0f));
+    }
+  }
+  /// The same for several grids or one-bit exponents.
+  void choose_scales_of_grids(std::size_t k, std::size_t blocks) {
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const float* const x = tile_.x + b * block_ * lanes;
+      const outer_lanes outer = outers_of(k, b);
+      const u32 from = from_values_->argument({x, block_}, amax_[b]);
+      special_[b] = 0;
+      for (int g = 0; g <= job_.format.choice.count; ++g)
+        special_[b] |= grids_[g].scales(job_.format.scale, from, outer, scales_[g][b]);
+      if (coder_.rule.searches) search_scales(x, b, outer);
+    }
+  }
+  /// Of the scales of a search around scales_, those with the smallest errors, of equal ones the first.
+  void search_scales(const float* x, std::size_t b, const outer_lanes& outer) {
+    const scale_kind kind = job_.format.scale;
+    const ufp4::search_window window = ufp4::detail::window_of(kind, coder_.rule.window);
+    least_error_scale best[4];
+    if (error_with_exponents_ != nullptr) exponents_.take(x);
+    for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j)
+      for (int g = 0; g <= job_.format.choice.count; ++g) {
+        u32 exists;
+        const u32 bits = candidate_scales(kind, scales_[g][b].bits, j, exists);
+        const grid_scales s = grids_[g].scales.under(kind, bits, outer);
+        if (!is_pair_) {
+          best[g].compare(exists, bits, error_under(x, b, g, s));
+          continue;
+        }
+        remapped_pair::trial both;
+        try_pair(x, b, s, coder_.rule.error, false, both);
+        best[0].compare(exists, bits, both.error[0]);
+        best[1].compare(exists, bits, both.error[1]);
+        break;
+      }
+    const u32 keeps = nonfinite(b) | reinterpret_cast<u32>(amax_[b] == 0u);  // these have scales
+    u32 special = keeps;
+    for (int g = 0; g <= job_.format.choice.count; ++g) {
+      grid_scales& s = scales_[g][b];
+      const grid_scales found = grids_[g].scales.under(kind, best[g].bits, outer);
+      s.bits = keeps != 0u ? s.bits : found.bits;
+      s.factor = keeps != 0u ? s.factor : found.factor;
+      s.effective = keeps != 0u ? s.effective : found.effective;
+      special |= reinterpret_cast<u32>(s.factor == 0.0f);
+    }
+    special_[b] = lane_bits(special);
+  }
+  /// The errors of a block under a scale of a search.
+  f32 error_under(const float* x, std::size_t b, int g, const grid_scales& s) const {
+    const grid_codes& grid = grids_[g];
+    const grid_trial by{divisor(s.factor), grid.scales.rescale(), s.effective, coder_.rule.error};
+    if (error_with_exponents_ != nullptr) return error_with_exponents_(exponents_, grid.error, by);
+    return (reaches(b, s.factor, grid.end) ? grid.search.any : grid.search.in_range)(grid.error, by, x, block_,
+                                                                                     nullptr);
+  }
+  u32 nonfinite(std::size_t b) const { return reinterpret_cast<u32>(amax_[b] >= ufp4::detail::infinity_bits); }
+  /// Stores the bits of a block whose scale is chosen. Returns which lanes have codes of zeros, and counts them.
+  u32 finish(std::size_t b, u32 bits, f32 factor) {
+    bits_[b] = bits;
+    if (special_[b] == 0) return u32{};
+    const u32 not_finite = nonfinite(b), empty = reinterpret_cast<u32>(amax_[b] == 0u);
+    const u32 underflowed = reinterpret_cast<u32>(factor == 0.0f) & ~not_finite & ~empty;
+    bits_[b] = not_finite != 0u ? broadcast(ufp4::detail::nan_scale(job_.format.scale)) : bits;
+    report_.nonfinite_blocks += count_lanes(not_finite);
+    report_.underflowed_scales += count_lanes(underflowed);
+    return not_finite | empty | underflowed;
+  }
+  u32* words_of(std::size_t b) { return words_ + b * block_ / 8; }
+
+  /// A block of one grid, with or without one-bit exponents.
+  void code_block(const float* x, std::size_t b) {
+    const grid_codes& grid = grids_[0];
+    const grid_scales& s = scales_[0][b];
+    const u32 zero = finish(b, s.bits, s.factor);
+    lane_scales scale{zero != 0u ? broadcast(1.0f) : s.factor, zero};
+    if (divides_ || job_.format.block.group[0] != 0) {
+      scale_values(x, {scale.factor, broadcast(1.0f), f32{}, search_error::squared}, divides_);
+      if (job_.format.block.group[0] != 0) bits_[b] |= take_exponents(job_.format, t_) & ~zero;
+      x = t_;
+      scale.factor = broadcast(1.0f);
+    }
+    grid.code(grid.plan, {x, block_, 1, &scale, &random_bits_, nullptr}, words_of(b));
+    if (!job_.counts) return;
+    scale_values(x, {scale.factor, broadcast(1.0f), f32{}, search_error::squared}, false);
+    count_saturated(broadcast(grid.plan.qmax), ~zero);
+  }
+  /// The scaled values of a block, to t_.
+  void scale_values(const float* x, const grid_trial& by, bool divides) {
+    for (std::size_t j = 0; divides && j < block_ * lanes; j += lanes)
+      store(t_ + j, by.scaled<true, true>(load(x + j)));
+    for (std::size_t j = 0; !divides && j < block_ * lanes; j += lanes)
+      store(t_ + j, by.scaled<false, true>(load(x + j)));
+  }
+  /// Counts the scaled values of the lanes of `which` that are beyond qmax.
+  void count_saturated(f32 qmax, u32 which) {
+    u32 counts{};
+    for (std::size_t j = 0; j < block_ * lanes; j += lanes)
+      counts -= reinterpret_cast<u32>(magnitude(load(t_ + j)) > qmax) & which;
+    for (std::size_t l = 0; l < lanes; ++l) report_.saturated += counts[l];
+  }
+
+  /// A block that chooses among grids: errors and codes under all of them, and of these those of the smallest error.
+  void choose_grid(const float* x, std::size_t b) {
+    u32 words[most_words];
+    if (two_ != nullptr && !reaches(b, scales_[0][b].factor, grids_[0].end) &&
+        !reaches(b, scales_[1][b].factor, grids_[1].end))
+      return choose_of_two(x, b);
+    f32 least = try_grid(x, b, 0, words_of(b));
+    u32 number{}, bits = scales_[0][b].bits;
+    grid_trial chosen{scales_[0][b].factor, f32{}, f32{}, coder_.rule.grids};
+    for (int g = 1; g <= job_.format.choice.count; ++g) {
+      const f32 err = try_grid(x, b, g, words);
+      const u32 better = reinterpret_cast<u32>(err < least);
+      least = better != 0u ? err : least;
+      number = better != 0u ? broadcast(static_cast<std::uint32_t>(g)) : number;
+      bits = better != 0u ? scales_[g][b].bits : bits;
+      chosen.factor = better != 0u ? scales_[g][b].factor : chosen.factor;
+      for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
+        words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
+    }
+    finish_choice(x, b, number, bits, chosen);
+  }
+  /// The same of two grids at once.
+  void choose_of_two(const float* x, std::size_t b) {
+    const grid_scales &first = scales_[0][b], &other = scales_[1][b];
+    const search_error what = coder_.rule.grids;
+    const two_trials trials{{&grids_[0].error, &grids_[1].error},
+                            {{first.factor, broadcast(1.0f), first.effective, what},
+                             {other.factor, grids_[1].scales.rescale(), other.effective, what}}};
+    const u32 second = two_(trials, x, block_, words_of(b));
+    grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, what};
+    finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
+  }
+  /// The same of a pair.
+  void choose_of_pair(const float* x, std::size_t b) {
+    if (coder_.rule.searches) return choose_of_searched_pair(x, b);
+    const grid_scales& s = scales_[0][b];  // those of both grids
+    remapped_pair::trial trial;
+    try_pair(x, b, s, coder_.rule.grids, trials_code_, trial);
+    const u32 second = reinterpret_cast<u32>(trial.error[1] < trial.error[0]);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words_of(b)[w] = pair_.codes_of(trial, w, second);
+    grid_trial chosen{s.factor, f32{}, f32{}, coder_.rule.grids};
+    finish_choice(x, b, second & 1u, s.bits, chosen);
+  }
+  /// The same where each grid has scales of its own.
+  void choose_of_searched_pair(const float* x, std::size_t b) {
+    const grid_scales &first = scales_[0][b], &other = scales_[1][b];
+    remapped_pair::trial trials[2];
+    try_pair(x, b, first, coder_.rule.grids, trials_code_, trials[0]);
+    try_pair(x, b, other, coder_.rule.grids, trials_code_, trials[1]);
+    const u32 second = reinterpret_cast<u32>(trials[1].error[1] < trials[0].error[0]);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
+      words_of(b)[w] = second != 0u ? pair_.codes_of(trials[1], w, second) : pair_.codes_of(trials[0], w, second);
+    grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, coder_.rule.grids};
+    finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
+  }
+  void try_pair(const float* x, std::size_t b, const grid_scales& s, search_error what, bool codes,
+                remapped_pair::trial& out) const {
+    const grid_trial by{divisor(s.factor), broadcast(1.0f), s.effective, what};
+    remapped_pair::trial_of(divides_, !reaches(b, s.factor, pair_.end()), codes)(pair_, by, x, block_, out);
+  }
+  /// What is left to do for a block whose grids have these numbers, under scales with these bits.
+  void finish_choice(const float* x, std::size_t b, u32 number, u32 bits, grid_trial& chosen) {
+    if (special_[b] != 0) number = nonfinite(b) != 0u ? u32{} : number;
+    const u32 zero = finish(b, bits, chosen.factor);
+    bits_[b] |= number << static_cast<std::uint32_t>(ufp4::detail::grid_shift(job_.format));
+    if (trials_code_ && !job_.counts && special_[b] == 0) return;
+    chosen.factor = zero != 0u ? broadcast(1.0f) : chosen.factor;
+    code_chosen(x, b, number, zero, chosen);
+  }
+  /// What a block is divided by, or its factor: a scale of 0 that divides gives the codes of 0, as an infinite one.
+  f32 divisor(f32 factor) const {
+    if (!divides_) return factor;
+    return factor == 0.0f ? broadcast(infinity) : factor;
+  }
+  /// Whether a scaled magnitude of a block reaches a number.
+  bool reaches(std::size_t b, f32 factor, float end) const {
+    const f32 amax = as_float(amax_[b]), scaled = divides_ ? amax / factor : amax * factor;
+    return lane_bits(reinterpret_cast<u32>(scaled >= end)) != 0;
+  }
+  /// The errors of a block under a grid, and its codes to nearest even.
+  f32 try_grid(const float* x, std::size_t b, int g, u32* words) const {
+    const grid_codes& grid = grids_[g];
+    const grid_scales& s = scales_[g][b];
+    const grid_trial trial{divisor(s.factor), grid.scales.rescale(), s.effective, coder_.rule.grids};
+    const auto code = reaches(b, s.factor, grid.end) ? grid.trial.any : grid.trial.in_range;
+    const f32 err = code(grid.error, trial, x, block_, words);
+    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words[w] = codes_of(grid.error.rounding, words[w]);
+    return err;
+  }
+  /// What the trials have not done: roundings but to nearest even, blocks of zeros, counts.
+  void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by) {
+    u32 words[most_words], drawn[most_words][4];
+    if (is_stochastic_) random_bits_.draw(block_ / 8, drawn);
+    if (is_stochastic_ && is_pair_) return code_by_pair(x, b, number, zero, by, drawn);
+    if (regular_) return code_by_regular_grids(x, b, number, zero, by, drawn);
+    for (int g = 0; g <= job_.format.choice.count; ++g) {
+      const grid_codes& grid = grids_[g];
+      const u32 where = reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g));
+      const bool scaled = divides_ || job_.counts || factor_of(job_.format, g) != 1.0f;
+      by.rescale = grid.scales.rescale();
+      if (scaled) scale_values(x, by, divides_);
+      const lane_scales scale{scaled ? broadcast(1.0f) : by.factor, zero};
+      grid.code(grid.plan, {scaled ? t_ : x, block_, 1, &scale, &random_bits_, nullptr, false, drawn}, words);
+      for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = where != 0u ? words[w] : words_of(b)[w];
+      if (job_.counts) count_saturated(broadcast(grid.plan.qmax), where & ~zero);
+    }
+  }
+
+  /// The same for stochastic rounding to regular grids, all at once.
+  void code_by_regular_grids(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by,
+                             const u32 (*drawn)[4]) {
+    u32 words[most_words];
+    regular_grids grids(grids_[0].plan, grids_[0].scales.rescale());
+    const auto where = [&](int g) { return reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g)); };
+    for (int g = 1; g <= job_.format.choice.count; ++g)
+      grids.change(where(g), {grids_[g].plan, grids_[g].scales.rescale()});
+    if (divides_)
+      grids.code<true>(x, block_, by.factor, drawn, words);
+    else
+      grids.code<false>(x, block_, by.factor, drawn, words);
+    for (int g = 0; g <= job_.format.choice.count; ++g)
+      for (std::size_t w = 0; w < block_ / 8; ++w)
+        words_of(b)[w] = where(g) != 0u ? mapped(grids_[g].plan, {by.factor, zero}, words[w]) : words_of(b)[w];
+    if (!job_.counts) return;
+    by.rescale = grids.rescale();
+    scale_values(x, by, divides_);
+    count_saturated(grids.qmax(), ~zero);
+  }
+
+  /// The same to the grids of a pair.
+  void code_by_pair(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by, const u32 (*drawn)[4]) {
+    const u32 second = reinterpret_cast<u32>(number == 1u);
+    if (divides_)
+      pair_.code<true>(x, block_, by.factor, second, drawn, words_of(b));
+    else
+      pair_.code<false>(x, block_, by.factor, second, drawn, words_of(b));
+    const u32 zeros = second != 0u ? broadcast(grids_[1].plan.zeros) : broadcast(grids_[0].plan.zeros);
+    for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = zero != 0u ? zeros : words_of(b)[w];
+    if (!job_.counts) return;
+    by.rescale = broadcast(1.0f);
+    scale_values(x, by, divides_);
+    count_saturated(broadcast(grids_[0].plan.qmax), ~zero);
+  }
+
+  kernel_coder plain_;
+  value_scales* from_values_ = nullptr;  ///< of a rule that reads values
+  quantize_report& report_;
+  bool divides_, is_stochastic_, trials_code_;  ///< trials_code_: the codes of a trial are those of the call
+  bool regular_ = true;                         ///< every grid is one of regular_grids, and the rounding stochastic
+  random_bit_lanes random_bits_;
+  grid_codes grids_[4];
+  code_two_trials* two_ = nullptr;  ///< where both grids are tried at once
+  bool is_pair_;                    ///< the grids are those of pair_
+  remapped_pair pair_{};
+  exponent_trial exponents_;
+  exponent_trial::error_of* error_with_exponents_ = nullptr;  ///< if there are such exponents
+  u32 bits_[most_blocks];
+  grid_scales scales_[4][most_blocks];
+  std::uint32_t special_[most_blocks];  ///< which lanes have a special scale of any grid
+  u32 words_[most_words];
+  alignas(64) float t_[max_transform * lanes];  ///< scaled values of a block
+};
 
 /// One call of quantize_lanes for such a format.
 class extended_quantizer : grid_blocks {

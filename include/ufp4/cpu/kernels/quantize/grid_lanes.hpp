@@ -3,7 +3,7 @@
 #if !defined(UFP4_GRID_LANES)
 #define UFP4_GRID_LANES
 #include <ufp4/cpu/kernels/quantize/code_lanes.hpp>
-#include <ufp4/cpu/kernels/quantize/trial_lanes.hpp>
+#include <ufp4/cpu/kernels/quantize/error_lanes.hpp>
 
 UFP4_BEGIN_LANES(quantize_kernel)
 

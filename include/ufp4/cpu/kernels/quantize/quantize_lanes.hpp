@@ -14,7 +14,7 @@
 #define UFP4_QUANTIZE_LANES
 #include <ufp4/cpu/kernels/quantize/extended_lanes.hpp>
 #if UFP4_LANE_COUNT == 16
-#include <ufp4/cpu/kernels/quantize/ordered_rows_avx512.hpp>
+#include <ufp4/cpu/kernels/quantize/ordered_avx512.hpp>
 #endif
 
 UFP4_BEGIN_LANES(quantize_kernel)

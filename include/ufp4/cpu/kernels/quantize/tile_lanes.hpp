@@ -4,9 +4,9 @@
 // quantize_lanes.hpp explains runs, bands and tiles.
 #if !defined(UFP4_TILE_LANES)
 #define UFP4_TILE_LANES
+#include <ufp4/cpu/detect.hpp>
 #include <ufp4/cpu/kernel_tables.hpp>
 #include <ufp4/cpu/kernels/hadamard/hadamard_lanes.hpp>
-#include <ufp4/cpu/kernels/quantize/read_ahead.hpp>
 #include <ufp4/cpu/kernels/quantize/rounder_lanes.hpp>
 
 UFP4_BEGIN_LANES(quantize_kernel)
@@ -51,6 +51,14 @@ struct tile_transform {
   /// Whether one visit of sixteen elements does all.
   bool in_registers() const { return n == 1 || (n == 16 && !rounds_to_bf16); }
 };
+
+/// A memory page ahead into the first-level cache, or two pages into the second; nothing that a core's own cache has.
+/// The hardware's own prefetches stop while codes are computed.
+inline read_ahead read_ahead_of(const source& x) {
+  const bool large = x.rows * x.cols * (x.kind == dtype::f32 ? 4 : 2) > std::size_t{1} << 20;
+  if (!large) return read_ahead::none;
+  return prefetches_first_level() ? read_ahead::first_level : read_ahead::second_level;
+}
 
 /// Prefetches what will be read a memory page or two after `bytes` from p on.
 UFP4_LANE void prefetch_ahead(read_ahead how, const void* p, std::size_t bytes) {
