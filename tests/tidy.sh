@@ -17,14 +17,19 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Not: lane headers, which those of instruction sets include; mdspan, which libstdc++ 12 lacks; Eigen's bridge where Eigen is not; the stand-ins of rtc/.
+# Of the kernels those for the other architecture, which its argument names, neither.
 headers() {
-  find include/ufp4 -name '*.hpp' | sort | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan|cpu/.*lane)' |
+  find include/ufp4 -name '*.hpp' | sort | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan|cpu/.*lane|cpu/kernels/.*'"($1))" |
     sed 's|^include/||'
 }
-for header in $(headers); do
-  if [ "$header" = ufp4/interop/eigen.hpp ] && [ ! -d /usr/include/eigen3 ]; then continue; fi
-  echo "#include <$header>"
-done >"$work/all.cpp"
+includes() {
+  for header in $(headers "$1"); do
+    if [ "$header" = ufp4/interop/eigen.hpp ] && [ ! -d /usr/include/eigen3 ]; then continue; fi
+    echo "#include <$header>"
+  done
+}
+includes neon >"$work/all.cpp"
+includes 'avx|amx' >"$work/aarch64.cpp"
 {
   echo '#define UFP4_SIMT_HEADER "gpu/simt.hpp"'
   find include/ufp4/{gpu,cuda,hip} -name '*.hpp' | sort | grep -v -E '/(vendor|cublas|library_gemm)\.hpp$' |
@@ -50,7 +55,7 @@ look "$work/gpu.cpp" -I"$PWD/tests"
 look "$PWD/examples/ufp4/main.cpp"
 for operation in inspect quantize dequantize; do look "$PWD/examples/ufp4/$operation.cpp" -DUFP4_EXTERNAL_KERNELS; done
 if [ -d /usr/aarch64-linux-gnu/include ]; then
-  look "$work/all.cpp" --target=aarch64-linux-gnu -isystem /usr/aarch64-linux-gnu/include
+  look "$work/aarch64.cpp" --target=aarch64-linux-gnu -isystem /usr/aarch64-linux-gnu/include
 else
   echo "SKIPPED: no headers of aarch64, so the kernels of NEON were not looked at (apt-get install g++-aarch64-linux-gnu)"
 fi

@@ -92,6 +92,15 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 /// n rounded up to a multiple of `to`: a cache line, if not given.
 constexpr std::size_t up(std::size_t n, std::size_t to = 64) { return (n + to - 1) / to * to; }
 
+/// What the kernels of quantize_scalar and dequantize depend on, so that calls that differ in the rest share them.
+inline constexpr features portable_features =
+    features::further_parts | features::search | element_features | features::random_bits | features::other_rounding;
+inline constexpr features quantized_features = portable_features | features::transform | features::half_input |
+                                               features::quotient | grid_features | scale_features |
+                                               features::tall_block;
+inline constexpr features decoded_features =
+    features::further_parts | element_features | features::short_block | features::half_input | scale_features;
+
 /// A kernel whose functions are static members of a class, and so are tile_rows and tile_cols. Most of them add up
 /// block by block in order, whatever the mode, so that `fast` gives the bits of exact_blocks. `needs`: so that a table
 /// instantiates the kernel, not an include.

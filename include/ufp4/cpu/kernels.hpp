@@ -10,6 +10,7 @@
 #endif
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 #include <ufp4/cpu/kernels/kernels_scalar.hpp>
+#include <ufp4/cpu/simd/target.hpp>
 
 #if defined(__x86_64__)
 #define UFP4_X86(isa) UFP4_HAS_ISA(isa)
@@ -56,138 +57,69 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-/// What the kernels of quantize_scalar and dequantize depend on, so that calls that differ in the rest share them.
-inline constexpr features portable_features =
-    features::further_parts | features::search | element_features | features::random_bits | features::other_rounding;
-inline constexpr features quantized_features = portable_features | features::transform | features::half_input |
-                                               features::quotient | grid_features | scale_features |
-                                               features::tall_block;
-inline constexpr features decoded_features =
-    features::further_parts | element_features | features::short_block | features::half_input | scale_features;
+// Rows that are compiled where their instruction set is, and those of all that share lane headers (lane_kernels.hpp).
+#define UFP4_ROWS_1(...) __VA_ARGS__
+#define UFP4_ROWS_0(...)
+#define UFP4_X86_ROWS(isa, ...) UFP4_JOIN(UFP4_ROWS_, UFP4_X86(isa))(__VA_ARGS__)
+#define UFP4_ARM_ROWS(isa, ...) UFP4_JOIN(UFP4_ROWS_, UFP4_ARM(isa))(__VA_ARGS__)
+#define UFP4_LANE_ROWS(row)               \
+  UFP4_X86_ROWS(avx2, avx2::row<needs>, ) \
+  UFP4_X86_ROWS(avx512, avx512::row<needs>, ) UFP4_ARM_ROWS(neon, neon::row<needs>, )
 
 template <features needs>
 inline constexpr quantize_row quantize_kernels[] = {
     {isa::scalar, "quantize_scalar", [](const quantize_job&, const kernel_coder&) { return true; },
      &quantize_scalar<needs & portable_features>},
-#if UFP4_X86(avx2)
-    {isa::avx2, "quantize_avx2", &avx2::quantize_kernel::takes_quantize<needs & features::further_parts>,
-     &avx2::quantize_kernel::quantize_lanes<needs & quantized_features>},
-#endif
-#if UFP4_X86(avx512)
-    {isa::avx512, "quantize_avx512", &avx512::quantize_kernel::takes_quantize<needs & features::further_parts>,
-     &avx512::quantize_kernel::quantize_lanes<needs & quantized_features>},
-#endif
-#if UFP4_ARM(neon)
-    {isa::neon, "quantize_neon", &neon::quantize_kernel::takes_quantize<needs & features::further_parts>,
-     &neon::quantize_kernel::quantize_lanes<needs & quantized_features>},
-#endif
-};
+    UFP4_LANE_ROWS(lane_quantize)};
 template <features needs>
-inline constexpr kernel_row<amax_function> amax_kernels[] = {
-    {isa::scalar, "amax_scalar", &amax_strips},
-#if UFP4_X86(avx2)
-    {isa::avx2, "amax_avx2",
-     &avx2::quantize_kernel::amax_lanes<(needs & (features::transform | features::half_input))>},
-#endif
-#if UFP4_X86(avx512)
-    {isa::avx512, "amax_avx512",
-     &avx512::quantize_kernel::amax_lanes<(needs & (features::transform | features::half_input))>},
-#endif
-#if UFP4_ARM(neon)
-    {isa::neon, "amax_neon",
-     &neon::quantize_kernel::amax_lanes<(needs & (features::transform | features::half_input))>},
-#endif
-};
+inline constexpr kernel_row<amax_function> amax_kernels[] = {{isa::scalar, "amax_scalar", &amax_strips},
+                                                             UFP4_LANE_ROWS(lane_amax)};
 template <features needs>
 inline constexpr kernel_row<dequantize_function> dequantize_kernels[] = {
     {isa::scalar, "dequantize_scalar", &dequantize_scalar<needs & features::further_parts>},
-#if UFP4_X86(avx2)
-    {isa::avx2, "dequantize_avx2", &avx2::dequantize_kernel::dequantize_rows<false, needs & decoded_features>},
-#endif
-#if UFP4_X86(avx512)
-    {isa::avx512, "dequantize_avx512", &avx512::dequantize_kernel::dequantize_rows<false, needs & decoded_features>},
-#endif
-#if UFP4_X86(avx512_bf16)
-    {isa::avx512_bf16, "dequantize_avx512_bf16",
-     &avx512::dequantize_kernel::dequantize_rows<has(needs, features::half_input), needs & decoded_features>},
-#endif
-#if UFP4_ARM(neon)
-    {isa::neon, "dequantize_neon", &neon::dequantize_kernel::dequantize_rows<false, needs & decoded_features>},
-#endif
-};
+    UFP4_X86_ROWS(
+        avx512_bf16,
+        {isa::avx512_bf16, "dequantize_avx512_bf16",
+         avx512::dequantize_kernel::dequantize_rows<has(needs, features::half_input), needs & decoded_features>}, )
+        UFP4_LANE_ROWS(lane_dequantize)};
 template <features needs>
-inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {
-    {isa::scalar, "hadamard_scalar", &hadamard_scalar},
-#if UFP4_X86(avx2)
-    {isa::avx2, "hadamard_avx2", &avx2::transform_kernel::hadamard_rows},
-#endif
-#if UFP4_X86(avx512)
-    {isa::avx512, "hadamard_avx512", &avx512::transform_kernel::hadamard_rows},
-#endif
-#if UFP4_ARM(neon)
-    {isa::neon, "hadamard_neon", &neon::transform_kernel::hadamard_rows},
-#endif
-};
+inline constexpr kernel_row<hadamard_function> hadamard_kernels[] = {{isa::scalar, "hadamard_scalar", &hadamard_scalar},
+                                                                     UFP4_LANE_ROWS(lane_hadamard)};
 /// The GEMM kernels that a product can need. Within a tier the first that takes a job runs it. Those behind the
 /// portable one run only what no other takes: nothing, where integers_suffice.
 struct gemm_rows {
   const gemm_kernel* row[20] = {};
   std::size_t count = 0;
-  constexpr void add(const gemm_kernel& kernel) { row[count++] = &kernel; }
+  template <class... Kernel>
+  constexpr void add(const Kernel&... kernel) {
+    ((row[count++] = &kernel), ...);
+  }
 };
 template <features needs>
 constexpr gemm_rows gemm_rows_of() {
   gemm_rows all;
-#if UFP4_X86(avx2)
-  all.add(avx2::int8_kernel<avx2::pairs_in_16_bits, needs>);
-#endif
-#if UFP4_X86(avx_vnni)
-  all.add(avx2::int8_kernel<avx2::dots_in_32_bits<true>, needs>);
-#endif
-#if UFP4_X86(avx512)
-  all.add(avx512::gemv_int8_kernel<needs>);
-  all.add(avx512::gemm_int8_kernel<needs>);
-#endif
-#if UFP4_X86(amx)
-  all.add(amx::gemm_bf16_kernel<needs>);
-  if constexpr (has(needs, features::other_mode) || !amx::products_always_fit<needs>)
-    all.add(amx::gemm_blocks_kernel<needs>);
-#endif
-#if UFP4_ARM(neon)
-  all.add(neon::int8_kernel<neon::mla, needs>);
-#endif
-#if UFP4_ARM(neon_dotprod)
-  all.add(neon_dotprod::int8_kernel<neon_dotprod::sdot, needs>);
-#endif
-#if UFP4_ARM(neon_i8mm)
-  all.add(neon_i8mm::int8_kernel<neon_i8mm::smmla, needs>);
-#endif
+  UFP4_X86_ROWS(avx2, all.add(avx2::int8_kernel<avx2::pairs_in_16_bits, needs>);)
+  UFP4_X86_ROWS(avx_vnni, all.add(avx2::int8_kernel<avx2::dots_in_32_bits<true>, needs>);)
+  UFP4_X86_ROWS(avx512, all.add(avx512::gemv_int8_kernel<needs>, avx512::gemm_int8_kernel<needs>);)
+  UFP4_X86_ROWS(amx, all.add(amx::gemm_bf16_kernel<needs>);
+                if constexpr (has(needs, features::other_mode) || !amx::products_always_fit<needs>)
+                    all.add(amx::gemm_blocks_kernel<needs>);)
+  UFP4_ARM_ROWS(neon, all.add(neon::int8_kernel<neon::mla, needs>);)
+  UFP4_ARM_ROWS(neon_dotprod, all.add(neon_dotprod::int8_kernel<neon_dotprod::sdot, needs>);)
+  UFP4_ARM_ROWS(neon_i8mm, all.add(neon_i8mm::int8_kernel<neon_i8mm::smmla, needs>);)
   all.add(gemm_scalar_kernel<needs>);
   if constexpr (has(needs, features::any_product)) {
-#if UFP4_X86(avx2)
-    all.add(avx2::int8_kernel<avx2::pairs_in_steps, needs>);
-    all.add(avx2::gemm_f32_kernel<needs>);
-#endif
-#if UFP4_X86(avx512)
+    UFP4_X86_ROWS(avx2, all.add(avx2::int8_kernel<avx2::pairs_in_steps, needs>, avx2::gemm_f32_kernel<needs>);)
     if constexpr (has(needs, features::further_parts)) {
-      all.add(avx512::gemv_extended_kernel<needs>);
-      all.add(avx512::gemm_extended_kernel<needs>);
+      UFP4_X86_ROWS(avx512, all.add(avx512::gemv_extended_kernel<needs>, avx512::gemm_extended_kernel<needs>);)
     }
-    all.add(avx512::gemm_f32_kernel<needs>);
-#endif
-#if UFP4_X86(avx512_bf16)
+    UFP4_X86_ROWS(avx512, all.add(avx512::gemm_f32_kernel<needs>);)
     if constexpr (has(needs, features::mixed_input)) {
-      all.add(avx512::gemv_plain_kernel<needs>);
-      all.add(avx512::gemm_plain_kernel<needs>);
+      UFP4_X86_ROWS(avx512_bf16, all.add(avx512::gemv_plain_kernel<needs>, avx512::gemm_plain_kernel<needs>);)
     }
-    all.add(avx512::gemm_bf16_kernel<needs>);
-#endif
-#if UFP4_ARM(neon)
-    all.add(neon::gemm_f32_kernel<needs>);
-#endif
-#if UFP4_ARM(neon_bf16)
-    all.add(neon_bf16::gemm_bf16_kernel<needs>);
-#endif
+    UFP4_X86_ROWS(avx512_bf16, all.add(avx512::gemm_bf16_kernel<needs>);)
+    UFP4_ARM_ROWS(neon, all.add(neon::gemm_f32_kernel<needs>);)
+    UFP4_ARM_ROWS(neon_bf16, all.add(neon_bf16::gemm_bf16_kernel<needs>);)
   }
   return all;
 }
@@ -204,6 +136,11 @@ inline constexpr isa_set compiled_isas = [] {
 #undef UFP4_TIER
   return set;
 }();
+#undef UFP4_ROWS_1
+#undef UFP4_ROWS_0
+#undef UFP4_X86_ROWS
+#undef UFP4_ARM_ROWS
+#undef UFP4_LANE_ROWS
 #undef UFP4_X86
 #undef UFP4_ARM
 

@@ -13,7 +13,7 @@ work=$(cd "$work" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 
 # Every header of a kernel contains target regions. Lane headers are read through those of their instruction sets.
-headers=$(find include/ufp4/cpu/kernels -name '*.hpp' ! -name '*_lanes.hpp' ! -name 'lane_*.hpp' | sed 's|^include/||' | sort)
+headers=$(find include/ufp4/cpu/kernels -name '*.hpp' ! -name '*_lanes.hpp' ! -name 'lane_*.hpp' ! -name '*neon*' | sed 's|^include/||' | sort)
 sed 's/.*/#include <&>/' <<<"$headers" >"$work/forward.hpp"
 sort -r <<<"$headers" | sed 's/.*/#include <&>/' >"$work/backward.hpp"
 

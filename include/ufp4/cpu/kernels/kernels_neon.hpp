@@ -2,10 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if defined(__aarch64__)
-
 #undef UFP4_LANES
 #define UFP4_LANES neon
 #include <ufp4/cpu/kernels/lane_kernels.hpp>
-
-#endif

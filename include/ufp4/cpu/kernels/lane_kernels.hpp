@@ -26,3 +26,23 @@
 #endif
 #include <ufp4/cpu/kernels/quantize/amax_lanes.hpp>
 #include <ufp4/cpu/kernels/quantize/quantize_lanes.hpp>
+
+UFP4_BEGIN_LANES()
+
+/// The rows of these kernels in the tables of cpu/kernels.hpp.
+template <features needs>
+inline constexpr quantize_row lane_quantize{isa::UFP4_LANES, UFP4_WITH_LANES("quantize_"),
+                                            &quantize_kernel::takes_quantize<needs & features::further_parts>,
+                                            &quantize_kernel::quantize_lanes<needs & quantized_features>};
+template <features needs>
+inline constexpr kernel_row<amax_function> lane_amax{
+    isa::UFP4_LANES, UFP4_WITH_LANES("amax_"),
+    &quantize_kernel::amax_lanes<(needs & (features::transform | features::half_input))>};
+template <features needs>
+inline constexpr kernel_row<dequantize_function> lane_dequantize{
+    isa::UFP4_LANES, UFP4_WITH_LANES("dequantize_"),
+    &dequantize_kernel::dequantize_rows<false, needs & decoded_features>};
+template <features>
+inline constexpr kernel_row<hadamard_function> lane_hadamard{isa::UFP4_LANES, UFP4_WITH_LANES("hadamard_"),
+                                                             &transform_kernel::hadamard_rows};
+UFP4_END_LANES

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if defined(__x86_64__)
-
 #undef UFP4_LANES
 #define UFP4_LANES avx512
 #include <ufp4/cpu/simd/avx512.hpp>
@@ -115,5 +113,3 @@ UFP4_LANE void take_difference(std::size_t j, u32 u, u32 width, f32 a, f32 b, f3
     asm("vpcmpltud %2, %1, %%k1\n\tvsubps %4, %3, %0%{%%k1%}" : "+v"(d) : "v"(u), "v"(width), "v"(a), "v"(b) : "k1");
 }
 UFP4_END_LANES
-
-#endif

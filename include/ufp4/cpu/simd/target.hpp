@@ -3,7 +3,8 @@
 //
 // A function attribute does not apply to the lambdas and helpers inside a function, so kernels are written in regions
 // (architecture decision 4). Every #include of a header is above the region, which contains only kernels and the
-// instructions that they use. These are macros because a template cannot produce a pragma.
+// instructions that they use. These are macros because a template cannot produce a pragma. Headers of kernels/ whose
+// name has an instruction set are for the compilers of its architecture; cpu/kernels.hpp includes them there.
 //
 // A lane header is read for the instruction set UFP4_LANES, which the header that includes it sets; by itself, as an
 // editor reads it, for the one that is set here.
@@ -58,6 +59,13 @@
 #define UFP4_END_LANES \
   }                    \
   UFP4_OF_LANES(END)
+/// The same for kernels of one instruction set.
+#define UFP4_BEGIN_REGION(lanes, isas)                   \
+  namespace ufp4::cpu::detail::inline UFP4_CODE::lanes { \
+  UFP4_BEGIN_TARGET(isas)
+#define UFP4_END_REGION \
+  }                     \
+  UFP4_END_TARGET
 
 // For functions of one instruction or a few: always inlined, so that values stay in registers.
 #define UFP4_LANE inline __attribute__((always_inline))

@@ -16,16 +16,13 @@
 // The order of k within a tile row differs between these, but is the same for both operands.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
 #include <ufp4/cpu/simd/amx.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
+UFP4_BEGIN_REGION(amx, UFP4_AMX)
 
 inline constexpr std::size_t tile_side = 16;     ///< rows of a tile; columns of a tile of C
 inline constexpr std::size_t tile_bytes = 1024;  ///< 16 rows of 64 bytes
@@ -422,8 +419,4 @@ bool pack_rows(std::size_t width, std::uint8_t* out, const Decode& decode) {
   }
   return true;
 }
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

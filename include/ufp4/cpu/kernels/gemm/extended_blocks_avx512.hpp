@@ -14,13 +14,10 @@
 // Lanes of rows that the matrix does not have repeat its last row.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
 
 /// Bytes that are stored for a block.
 inline std::size_t stored_bytes(const format_spec& f) {
@@ -256,8 +253,4 @@ inline std::uint32_t selector_of(const format_spec& f, std::uint32_t bits, int w
     s |= static_cast<std::uint32_t>(exponent_of(f, bits, 8 * word + 2 * i)) << static_cast<unsigned>(8 * i + 4);
   return s;
 }
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

@@ -2,14 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/decode_amx.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_plain_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
+UFP4_BEGIN_REGION(amx, UFP4_AMX)
 
 /// fma(*x, y, sum) of each lane.
 UFP4_LANE f32 fma_from(const float* x, f32 y, f32 sum) {
@@ -396,8 +393,4 @@ template <features needs = features::all>
 inline constexpr gemm_kernel gemm_blocks_kernel = gemm_blocks<hardware, needs>::row();
 template <features needs = features::all>
 inline constexpr gemm_kernel gemm_bf16_kernel = gemm_products<hardware, needs>::row();
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

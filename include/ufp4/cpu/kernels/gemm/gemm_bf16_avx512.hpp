@@ -7,13 +7,10 @@
 // A record (tile_avx512.hpp): whether the block has a subnormal value, then for every 2 k a dword a row.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512_BF16)
 
 inline constexpr std::size_t bf16_depth = 512;
 
@@ -191,8 +188,4 @@ struct bf16_gemm {
 template <features needs = features::all>
 inline constexpr gemm_kernel gemm_bf16_kernel =
     kernel_of<streamed_gemm<bf16_gemm>, needs>(isa::avx512_bf16, "gemm_bf16_avx512", 2, 256, 256);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

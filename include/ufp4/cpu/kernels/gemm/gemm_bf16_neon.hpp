@@ -36,8 +36,6 @@
 // for every 4 k and pair of rows 16 bytes, a row's 4 k after the other's.
 #pragma once
 
-#if defined(__aarch64__)
-
 #include <ufp4/cpu/kernels/gemm/gemm_int8_neon.hpp>
 
 #undef UFP4_LANES
@@ -214,5 +212,3 @@ template <features needs = features::all>
 inline constexpr gemm_kernel gemm_bf16_kernel =
     kernel_of<blocked_gemm<bfmmla_gemm>, needs>(isa::neon_bf16, "gemm_bf16_neon", 4, 256, 128, accumulate::fast);
 UFP4_END_LANES
-
-#endif

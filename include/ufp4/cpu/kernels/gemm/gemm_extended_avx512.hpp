@@ -6,13 +6,10 @@
 // are decoded for a slice of K of sixteen columns before.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/extended_blocks_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
 
 /// Codes with selectors: their table, and of a slice what selects.
 struct selected_codes {
@@ -125,8 +122,4 @@ inline constexpr gemm_kernel gemm_extended_kernel = [] {
   kernel.parts = kernel.parts | features::further_parts;
   return kernel;
 }();
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

@@ -6,13 +6,10 @@
 // folded_bf16 a value is value * scale, rounded to bf16, and scales are 1. A record begins with scale[rows].
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
 #include <ufp4/cpu/kernels/kernels_avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
 
 inline constexpr std::size_t f32_depth = 256;
 
@@ -210,8 +207,4 @@ struct f32_gemm {
 template <features needs = features::all>
 inline constexpr gemm_kernel gemm_f32_kernel =
     wide_kernel_of<streamed_gemm<f32_gemm>, needs>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

@@ -11,8 +11,6 @@
 // The offset is corrected by -offset * sum(left), one number a row and block, to which the left panel adds magic_bits.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/kernels_avx2.hpp>
 
 #undef UFP4_LANES
@@ -152,5 +150,3 @@ struct dots_in_32_bits : offset_dots<dots_in_32_bits<vex>>, sums_of_32_bits<2> {
   UFP4_LANE static void end_piece(sum&) {}
 };
 UFP4_END_LANES
-
-#endif

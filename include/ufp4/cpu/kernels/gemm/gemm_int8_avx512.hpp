@@ -15,13 +15,10 @@
 // selectors (gemv_extended_avx512.hpp) share the loops, also in blocks of 64.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
 
 /// a += four products of unsigned bytes with the signed bytes at p, the same four for every lane.
 UFP4_LANE void add_dots(u32& a, u8 bytes, const void* p) {
@@ -514,8 +511,4 @@ inline constexpr gemm_kernel gemm_int8_kernel =
 template <features needs = features::all>
 inline constexpr gemm_kernel gemv_int8_kernel =
     wide_kernel_of<int8_gemv<needs>, needs>(isa::avx512, "gemv_int8_avx512", 4, 1, 128);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

@@ -6,8 +6,6 @@
 // | neon_i8mm    | SMMLA in 32 bits, two rows by two columns x 8 k                                                |
 #pragma once
 
-#if defined(__aarch64__)
-
 #include <ufp4/cpu/kernels/kernels_neon.hpp>
 
 #undef UFP4_LANES
@@ -181,5 +179,3 @@ struct smmla : pair_layout, sums_of_32_bits<4> {
   }
 };
 UFP4_END_LANES
-
-#endif

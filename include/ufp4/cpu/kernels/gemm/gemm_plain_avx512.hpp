@@ -13,12 +13,9 @@
 // the roundings of the result take 3. Folded sums below 2^-126 are flushed, at most one for each k.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/gemv_plain_avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512_BF16)
 
 /// Scales of two times sixteen columns, sixteen floats a block, and the values of their codes.
 struct plain_panel {
@@ -326,8 +323,4 @@ struct plain_gemm {
 template <features needs = features::all>
 inline constexpr gemm_kernel gemm_plain_kernel = kernel_of<plain_gemm, needs>(
     isa::avx512_bf16, "gemm_plain_avx512", 2, plain_gemm::part_rows, plain_gemm::part_cols, accumulate::fast);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

@@ -7,12 +7,9 @@
 // a time.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/gemm_extended_avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
 
 /// Where the selectors of 128 codes are in what is stored for their blocks, for each byte of two codes.
 struct selector_places {
@@ -222,8 +219,4 @@ inline constexpr gemm_kernel gemv_extended_kernel = [] {
   kernel.parts = kernel.parts | features::further_parts;
   return kernel;
 }();
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

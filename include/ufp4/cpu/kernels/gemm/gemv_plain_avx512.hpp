@@ -17,13 +17,10 @@
 // at most K + 2 from K = 8 on, and the roundings of the result take 3.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_int8_avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512_BF16)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512_BF16)
 
 UFP4_LANE void add_pairs(f32& sum, u32 pairs, u32 factors) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(pairs), "v"(factors));
@@ -389,8 +386,4 @@ struct plain_gemv {
 template <features needs = features::all>
 inline constexpr gemm_kernel gemv_plain_kernel =
     kernel_of<plain_gemv, needs>(isa::avx512_bf16, "gemv_plain_avx512", 2, 1, 128, accumulate::fast);
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

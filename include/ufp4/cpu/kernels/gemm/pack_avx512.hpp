@@ -13,13 +13,10 @@
 // Lanes of rows that the matrix does not have repeat its last row.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
 
 /// Vectors that belong together.
 template <std::size_t n>
@@ -355,8 +352,4 @@ void store_sums(const gemm_job& job, const gemm_part& part, const float* acc, st
     (plain && count == lanes ? store_columns<true, kept> : store_columns<false, kept>)(job, columns, acc + j, stride);
   }
 }
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

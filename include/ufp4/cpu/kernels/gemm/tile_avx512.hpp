@@ -18,14 +18,11 @@
 // | read_scales              | scales_of, for products of plain_scales; may note in the table what its codes need  |
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/detect.hpp>
 #include <ufp4/cpu/gemm_blocked.hpp>
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AVX512)
-namespace ufp4::cpu::detail::inline UFP4_CODE::avx512 {
+UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
 
 inline constexpr std::size_t tile_rows = 8;
 
@@ -180,8 +177,4 @@ class column_slice : public slice_data_of<Products> {
   bool many_;
   std::uint8_t* staged_;
 };
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::avx512
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

@@ -9,8 +9,6 @@
 // amax; the roundings of a sum are worth n u of it.
 #pragma once
 
-#if defined(__x86_64__)
-
 #undef UFP4_LANES
 #define UFP4_LANES avx512
 #include <ufp4/cpu/kernel_tables.hpp>
@@ -112,5 +110,3 @@ struct error_estimates {
   }
 };
 UFP4_END_LANES
-
-#endif

@@ -6,8 +6,6 @@
 // there are lanes, so that their scales are one vector. A part is some neighbouring chunks.
 #pragma once
 
-#if defined(__x86_64__)
-
 #undef UFP4_LANES
 #define UFP4_LANES avx512
 #include <ufp4/cpu/kernels/quantize/code_lanes.hpp>
@@ -517,5 +515,3 @@ class ordered_rows {
   random_bit_lanes random_bits_;  ///< of stochastic rounding
 };
 UFP4_END_LANES
-
-#endif
