@@ -18,14 +18,6 @@
 #include <ufp4/cpu/kernels.hpp>
 #endif
 
-namespace ufp4::cpu::inline UFP4_CODE {
-
-/// The instruction sets whose kernels the program contains, on whatever machine: all of the architecture, unless
-/// UFP4_ISAS leaves some out. See also available().
-inline isa_set compiled() { return detail::kernels::compiled; }
-
-}  // namespace ufp4::cpu::inline UFP4_CODE
-
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline std::string names_of(isa_set set) {
@@ -35,14 +27,15 @@ inline std::string names_of(isa_set set) {
   return text;
 }
 
+inline isa_set usable() { return available() & kernels::compiled; }
+
 /// Throws: the tier `wanted` cannot be used.
 [[noreturn, gnu::cold]] inline void reject_isa(const char* asked_by, const char* wanted, const char* why) {
-  ufp4::detail::reject(
-      ufp4::detail::concat(asked_by, ": ", wanted, " ", why, "; available: ", names_of(available() & compiled())));
+  ufp4::detail::reject(ufp4::detail::concat(asked_by, ": ", wanted, " ", why, "; available: ", names_of(usable())));
 }
 
 [[gnu::noinline]] inline isa require_usable(isa tier, const char* asked_by) {
-  if ((available() & compiled()).has(tier)) [[likely]]
+  if (usable().has(tier)) [[likely]]
     return tier;
   if (!is_known(tier) || tier == isa::automatic)
     reject_isa(asked_by, ufp4::detail::concat(static_cast<unsigned>(tier)).c_str(),
@@ -53,7 +46,7 @@ inline std::string names_of(isa_set set) {
 /// The tier that UFP4_ISA names, or the best one.
 inline isa from_environment() {
   const char* wanted = std::getenv("UFP4_ISA");
-  if (wanted == nullptr || *wanted == '\0') return (available() & compiled()).best();
+  if (wanted == nullptr || *wanted == '\0') return usable().best();
   for (const isa i : all_isas)
     if (std::string_view(name(i)) == wanted) return require_usable(i, "UFP4_ISA");
   reject_isa("UFP4_ISA", wanted, "is not an instruction set of ufp4");
@@ -62,6 +55,10 @@ inline isa from_environment() {
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE
 
 namespace ufp4::cpu::inline UFP4_CODE {
+
+/// The instruction sets whose kernels the program contains, on whatever machine: all of the architecture, unless
+/// UFP4_ISAS leaves some out. See also available().
+inline isa_set compiled() { return detail::kernels::compiled; }
 
 /// The tier that a context's calls run on. Throws std::invalid_argument, with a list of those that can be used, for any
 /// other one. UFP4_ISA is read by the first call whose context names no tier.

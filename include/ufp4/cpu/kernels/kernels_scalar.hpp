@@ -100,7 +100,7 @@ inline void store_codes(const quantize_job& job, const coded_run& run, const qua
   for (std::size_t b = 0; b < width / length; ++b)
     if ((first + b) * length % covered == 0)
       store_scale(scales + strip.outer_at(), job.format.outer.type, (first + b) * length / covered,
-                  ufp4::detail::encode_scale(job.format.outer.type, run.outer[b]));
+                  encode_scale(job.format.outer.type, run.outer[b]));
 }
 
 /// The amaxes of what the outer scales of a strip cover, of formats with an array of them.
@@ -116,9 +116,9 @@ class outer_amaxes {
       load_run(job, strip, k, run);
       const auto width = static_cast<std::size_t>(run.cols);
       for (std::size_t i = 0; i < static_cast<std::size_t>(run.height) * width; ++i) {
-        const std::uint32_t m = ufp4::detail::magnitude_bits(run.x[i]);
+        const std::uint32_t m = magnitude_bits(run.x[i]);
         std::uint32_t& amax = bits_[(k + i % width) / covered_];
-        if (m < ufp4::detail::infinity_bits && m > amax) amax = m;
+        if (m < infinity_bits && m > amax) amax = m;
       }
     }
   }
@@ -157,12 +157,11 @@ void quantize_strips(const quantize_job& job, const Coder& coder, const quantize
 inline void decode_run(const quantize_job& job, const coded_run& run, float* q) {
   const int length = job.format.block.cols;
   float effective[coded_run::max_cols / 2];
-  for (int b = 0; b < run.cols / length; ++b)
-    effective[b] = ufp4::detail::decode_block(job.format, run.scales[b]) * run.outer[b];
+  for (int b = 0; b < run.cols / length; ++b) effective[b] = decode_block(job.format, run.scales[b]) * run.outer[b];
   for (int i = 0; i < run.height * run.cols; ++i) {
     const int b = i % run.cols / length;
-    const float power = exp2i(ufp4::detail::exponent_of(job.format, run.scales[b], i % length));
-    q[i] = ufp4::detail::element_value(job.format, run.scales[b], run.codes[i]) * power * effective[b];
+    const float power = exp2i(exponent_of(job.format, run.scales[b], i % length));
+    q[i] = element_value(job.format, run.scales[b], run.codes[i]) * power * effective[b];
   }
 }
 
@@ -187,8 +186,8 @@ inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std
   std::uint32_t largest = 0;
   each_run(job, first, last, [&](const coded_run& run) {
     for (int i = 0; i < run.height * run.cols; ++i) {
-      const std::uint32_t m = ufp4::detail::magnitude_bits(run.x[i]);
-      if (m < ufp4::detail::infinity_bits && m > largest) largest = m;
+      const std::uint32_t m = magnitude_bits(run.x[i]);
+      if (m < infinity_bits && m > largest) largest = m;
     }
   });
   return largest;
@@ -213,7 +212,7 @@ void quantize_scalar(const quantize_job& job, const kernel_coder& coder, const q
 /// The scale of block b of a row, times `factor` (the tensor scale, or 1), rounded once; with an array of outer scales,
 /// whose formats have no tensor scale, times the outer scale.
 inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b, float factor) {
-  return ufp4::detail::decode_block(q.format, load_block(q.scales, q.format, q.scale_index(row, b))) *
+  return decode_block(q.format, load_block(q.scales, q.format, q.scale_index(row, b))) *
          (q.format.has_outer_array() ? q.outer_scale(row, b) : factor);
 }
 
@@ -233,8 +232,8 @@ void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t f
         if (q.format.choice.count != 0 || q.format.block.group[0] != 0) {
           const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(i, k / length));
           for (std::size_t j = 0; j < live; ++j)
-            values[j] = ufp4::detail::element_value(q.format, bits, element_code(q.format, codes, k + j)) *
-                        exp2i(ufp4::detail::exponent_of(q.format, bits, static_cast<int>(j))) * effective;
+            values[j] = element_value(q.format, bits, element_code(q.format, codes, k + j)) *
+                        exp2i(exponent_of(q.format, bits, static_cast<int>(j))) * effective;
         }
       store_row(out, i, k, live, values);
     }

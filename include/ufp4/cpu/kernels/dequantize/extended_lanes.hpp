@@ -121,8 +121,8 @@ class extended_decoder {
       for (std::size_t c = 0; c < 16; c += lanes) store(values + c, quiet_nans(load(values + c)));
       table_[g] = load_grid(values);
     }
-    for (int level = 0; level < ufp4::detail::exponent_levels(f.block); ++level) {
-      const std::uint32_t at = ufp4::detail::exponent_bit(f.block, level, 0);
+    for (int level = 0; level < exponent_levels(f.block); ++level) {
+      const std::uint32_t at = exponent_bit(f.block, level, 0);
       const int shift = __builtin_ctz(static_cast<unsigned>(f.block.group[level]));
       for (int k = 0; k < f.block.cols; ++k)
         (level == 0 ? wide_ : narrow_)[k] = at + static_cast<std::uint32_t>(k >> shift);

@@ -309,7 +309,7 @@ inline bool any_scale_outside(const magnitude_range& range, const float* scales,
   u32 found{};
   for (std::size_t b = 0; b < count; ++b) {
     const u32 m = load_as<u32>(scales + 16 * b) & 0x7FFFFFFFu;
-    found |= reinterpret_cast<u32>((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
+    found |= as_bits((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
   }
   return any(found);
 }
@@ -397,7 +397,7 @@ inline bool plain_tiles(const quantize_job& plain, std::size_t row, std::size_t 
       alignas(64) std::uint16_t words[tile_k];
       for (std::size_t i = 0; i < tile_k; i += lanes) {
         const u32 bits = at + i < depth ? load_as<u32>(value + at + i) : u32{};
-        subnormal |= reinterpret_cast<u32>((bits & magnitude_mask) - 1u < min_normal_bits - 1u);
+        subnormal |= as_bits((bits & magnitude_mask) - 1u < min_normal_bits - 1u);
         store(words + i, upper_halves(bits));
       }
       store(out + at / tile_k * tile_bytes + r * 64, lookup_words(load_as<u32>(words), order));

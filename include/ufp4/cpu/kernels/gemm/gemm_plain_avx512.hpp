@@ -132,7 +132,7 @@ struct plain_gemm {
     u32 outside{};
     for (std::size_t b = 0; b < blocks; ++b) {
       const u32 m = load_as<u32>(scales + b * lanes) & magnitude_mask;
-      outside |= reinterpret_cast<u32>((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
+      outside |= as_bits((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
     }
     return !any(outside);
   }

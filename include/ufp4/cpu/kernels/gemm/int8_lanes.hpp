@@ -38,8 +38,8 @@ using half_u8 = std::uint8_t __attribute__((vector_size(16)));
 UFP4_BINARY("x", half_u8, lookup_bytes, half_u8, half_u8, "vpshufb %2, %1, %0")
 #endif
 
-template <class Layout>
-struct int8_panel_sizes {
+template <class Layout, features needs>
+struct int8_panels {
   static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
 
   static std::size_t left_codes(const gemm_job& job) { return job.block / 16 * Layout::left_piece; }
@@ -48,15 +48,10 @@ struct int8_panel_sizes {
   static std::size_t right_block(const gemm_job& job) { return right_codes(job) + Layout::right_ends; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t k) { return k / job.block * left_block(job); }
   static std::size_t right_bytes(const gemm_job& job, std::size_t k) { return k / job.block * right_block(job); }
-};
-template <class Layout, features needs>
-struct int8_panels : int8_panel_sizes<Layout> {
-  using sizes = int8_panel_sizes<Layout>;
-  using sizes::rows, sizes::cols, sizes::left_codes, sizes::right_codes, sizes::left_block, sizes::right_block;
 
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
                         std::byte* out) {
-    if (live < rows) __builtin_memset(out, 0, sizes::left_bytes(job, length));
+    if (live < rows) __builtin_memset(out, 0, left_bytes(job, length));
     for (std::size_t r = 0; r < live; ++r) pack_left_row(job, row + r, k, length, out, r);
   }
 
@@ -211,16 +206,15 @@ UFP4_LANE void add_matrices(Sum (&sum)[pairs], const std::byte* left, const std:
 #endif
 
 template <class Dots>
-struct int8_tiles : int8_panel_sizes<typename Dots::layout> {
-  using sizes = int8_panel_sizes<typename Dots::layout>;
-  using sizes::rows, sizes::left_codes, sizes::left_block, sizes::left_bytes;
+struct int8_tiles {
+  using panels = int8_panels<typename Dots::layout, features::none>;  // their sizes
 
   static void multiply(const gemm_job& job, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {
     if (live <= Dots::unit_rows) return multiply_units<1>(job, left, right, length, acc, stride);
     if constexpr (lanes == 8)
       if (live == 2) return multiply_units<2>(job, left, right, length, acc, stride);
-    multiply_units<rows / Dots::unit_rows>(job, left, right, length, acc, stride);
+    multiply_units<panels::rows / Dots::unit_rows>(job, left, right, length, acc, stride);
   }
 
   /// Units keep their sums in registers over all blocks; AVX2 has none left for those of four rows, which use the cache
@@ -230,7 +224,7 @@ struct int8_tiles : int8_panel_sizes<typename Dots::layout> {
                              float* acc, std::size_t stride) {
     constexpr std::size_t registers = Dots::unit_registers;
     constexpr bool in_registers = lanes == 4 || units <= 2;
-    const std::size_t block = job.block, codes = left_codes(job), next = left_bytes(job, job.padded());
+    const std::size_t block = job.block, codes = panels::left_codes(job), next = panels::left_bytes(job, job.padded());
     const u32 magic = broadcast(magic_bits(job));
     f32 kept[units][registers];
 #pragma GCC unroll 4
@@ -239,7 +233,7 @@ struct int8_tiles : int8_panel_sizes<typename Dots::layout> {
       for (std::size_t c = 0; c < registers; ++c) kept[u][c] = Dots::load_c(acc, stride, u, c);
     for (std::size_t k = 0; k < length; k += block) {
       if constexpr (!in_registers)
-        for (std::size_t i = 0; i < left_block(job); i += 64) __builtin_prefetch(left + next + i);
+        for (std::size_t i = 0; i < panels::left_block(job); i += 64) __builtin_prefetch(left + next + i);
       const std::byte* const ends = left + codes;
       typename Dots::sum sum[units];
 #pragma GCC unroll 4

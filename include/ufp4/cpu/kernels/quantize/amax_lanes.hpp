@@ -19,11 +19,11 @@ inline std::uint32_t finite_amax(const float* x, std::size_t count) {
   u32 amax{};
   for (std::size_t i = 0; i < count; i += lanes) amax = maximum(amax, as_bits(magnitude(load(x + i))));
   const std::uint32_t largest = largest_lane(amax);
-  if (largest < ufp4::detail::infinity_bits) return largest;
+  if (largest < infinity_bits) return largest;
   amax = u32{};
   for (std::size_t i = 0; i < count; i += lanes) {
     const u32 m = as_bits(magnitude(load(x + i)));
-    amax = maximum(amax, m < ufp4::detail::infinity_bits ? m : u32{});
+    amax = maximum(amax, m < infinity_bits ? m : u32{});
   }
   return largest_lane(amax);
 }
@@ -57,7 +57,7 @@ inline std::uint32_t amax_of(const tile& t, std::size_t span) {
   u32 amax = t.amax[0];
   for (std::size_t g = 1; g < span / 16; ++g) amax = maximum(amax, t.amax[g]);
   const std::uint32_t largest = largest_lane(amax);
-  return largest < ufp4::detail::infinity_bits ? largest : finite_amax(t.x, span * lanes);
+  return largest < infinity_bits ? largest : finite_amax(t.x, span * lanes);
 }
 
 /// The amax of whole bands of contiguous elements, transformed in runs of 16; not the bits of a finite number if an
@@ -81,8 +81,7 @@ std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, st
     for (std::size_t j = 0; j < 8; ++j) amax = maximum(amax, as_bits(magnitude(low[j]) + magnitude(high[j])));
   }
   const std::uint32_t largest = largest_lane(amax);
-  return largest < ufp4::detail::infinity_bits ? ufp4::detail::to_bits(ufp4::detail::to_float(largest) * h.factor)
-                                               : largest;
+  return largest < infinity_bits ? to_bits(ufp4::detail::to_float(largest) * h.factor) : largest;
 }
 /// Whole bands of a row, from column k on.
 template <features needs>
@@ -95,7 +94,7 @@ std::uint32_t amax_of_bands(const source& x, const tile_transform& h, std::size_
     if (x.kind == dtype::bf16) return amax_of_sixteens<dtype::bf16>(h, {first, 16}, bands);
     if constexpr (loads_fp16) return amax_of_sixteens<dtype::fp16>(h, {first, 16}, bands);
   }
-  return ufp4::detail::infinity_bits;
+  return infinity_bits;
 }
 
 /// amax of rows first .. last - 1 after a transform, a tile at a time.
@@ -117,7 +116,7 @@ std::uint32_t amax_transformed(source x, const transform_spec& t, std::size_t fi
   tile one;
   for (std::size_t row = first; row < last; row += tile_rows) {
     const std::uint32_t of_bands = whole != 0 ? amax_of_bands<needs>(x, h, row, 0, whole) : 0;
-    const bool finite = of_bands < ufp4::detail::infinity_bits;  // else again, by elements
+    const bool finite = of_bands < infinity_bits;  // else again, by elements
     if (finite && of_bands > largest) largest = of_bands;
     for (std::size_t k = finite ? whole * tile_cols : 0; k < width; k += tile_cols) {
       const std::size_t rows = last - row, runs = (width - k) / run, count = columns ? rows : runs;

@@ -25,13 +25,11 @@ struct error_plan {
 inline error_plan plan_errors(const grid4& g, bool divides) {
   error_plan p{make_plan(g, rounding_spec::kind::nearest_even, cheap_lookup), {}, ~0u, nullptr};
   const int first = is_symmetric(g) ? g.zero : 0;
-  if (is_symmetric(g)) p.value_mask = ufp4::detail::magnitude_mask;
+  if (is_symmetric(g)) p.value_mask = magnitude_mask;
   for (int i = first; i < g.levels; ++i) p.value[i - first] = g.level[i];
   if (divides) p.bins = plan_distances(p.value, g.levels - first, is_symmetric(g));
   return p;
 }
-
-using ufp4::search_error;
 
 template <search_error what>
 UFP4_LANE f32 add_error(f32 err, f32 d) {
@@ -250,7 +248,7 @@ u32 code_two_products(const two_trials& p, const float* x, std::size_t length, u
     coded[0][k / 8] = finish_codes<First::bit>(word[0]);
     coded[1][k / 8] = finish_codes<Second::bit>(word[1]);
   }
-  const u32 better = reinterpret_cast<u32>(err[1] < err[0]);
+  const u32 better = as_bits(err[1] < err[0]);
   for (std::size_t w = 0; w < length / 8; ++w) {
     const u32 of_first = codes_of(p.plan[0]->rounding, coded[0][w]);
     words[w] = better != 0u ? codes_of(p.plan[1]->rounding, coded[1][w]) : of_first;
@@ -277,17 +275,17 @@ inline code_two_trials* two_products_of(const rounding_plan& a, const rounding_p
 
 /// Chooses the one-bit exponents of blocks of scaled values, and divides them by their powers of two: take_exponents.
 inline u32 take_exponents(const format_spec& f, float* t) {
-  const int levels = ufp4::detail::exponent_levels(f.block), top = ufp4::detail::floor_log2(f.grid.qmax);
+  const int levels = exponent_levels(f.block), top = floor_log2(f.grid.qmax);
   u32 bits{};
   for (int level = 0, at = 8; level < levels; at += f.block.cols / f.block.group[level], ++level) {
     const auto size = static_cast<std::size_t>(f.block.group[level]),
                groups = static_cast<std::size_t>(f.block.cols) / size;
-    const f32 least = broadcast(ufp4::detail::exp2i(top + levels - level));
+    const f32 least = broadcast(exp2i(top + levels - level));
     for (std::size_t g = 0; g < groups; ++g) {
       float* const group = t + g * size * lanes;
       f32 amax{};
       for (std::size_t k = 0; k < size; ++k) amax = at_least(magnitude(load(group + k * lanes)), amax);
-      const u32 large = reinterpret_cast<u32>(amax >= least);
+      const u32 large = as_bits(amax >= least);
       const f32 power = large != 0u ? broadcast(0.5f) : broadcast(1.0f);
       for (std::size_t k = 0; k < size; ++k) store(group + k * lanes, load(group + k * lanes) * power);
       bits |= large & broadcast(std::uint32_t{1} << (static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(g)));
@@ -311,13 +309,13 @@ class exponent_trial {
     return nullptr;
   }
   /// For a format with such exponents, or unused.
-  explicit exponent_trial(const format_spec& f) : levels_(ufp4::detail::exponent_levels(f.block)) {
+  explicit exponent_trial(const format_spec& f) : levels_(exponent_levels(f.block)) {
     if (levels_ == 0) return;
     size_ = static_cast<std::size_t>(f.block.group[levels_ - 1]);
     groups_ = static_cast<std::size_t>(f.block.group[0]) / size_;
     wide_groups_ = static_cast<std::size_t>(f.block.cols / f.block.group[0]);
-    const int top = ufp4::detail::floor_log2(f.grid.qmax);
-    for (int level = 0; level < levels_; ++level) least_[level] = ufp4::detail::exp2i(top + levels_ - level);
+    const int top = floor_log2(f.grid.qmax);
+    for (int level = 0; level < levels_; ++level) least_[level] = exp2i(top + levels_ - level);
   }
   /// Takes blocks, whose values stay where they are.
   void take(const float* x) {
@@ -349,12 +347,12 @@ class exponent_trial {
         scaled[g] = scaled_by<divides>(amax[g], by.factor);
         largest = at_least(largest, scaled[g]);
       }
-      const u32 large = reinterpret_cast<u32>(largest >= b.least_[0]);
+      const u32 large = as_bits(largest >= b.least_[0]);
       const f32 power = large != 0u ? half : one;
       for (std::size_t g = 0; g < b.groups_; ++g) {
         f32 next = one, back = large != 0u ? two : one;
         if (b.levels_ == 2) {
-          const u32 larger = reinterpret_cast<u32>(rounded(scaled[g] * power) >= b.least_[1]);
+          const u32 larger = as_bits(rounded(scaled[g] * power) >= b.least_[1]);
           next = larger != 0u ? half : one;
           back = larger != 0u ? back * 2.0f : back;
         }

@@ -72,7 +72,7 @@ class remapped_pair {
   }
   remapped_pair() = default;
   explicit remapped_pair(const format_spec& f)
-      : unit_(unit_of(f.grid)), near_(ufp4::detail::to_bits(9 * unit_) + 1), first_is_negative_(f.grid.zero == 8) {
+      : unit_(unit_of(f.grid)), near_(to_bits(9 * unit_) + 1), first_is_negative_(f.grid.zero == 8) {
     error_ = plan_errors(symmetric_part(f.grid), false);
     end_ = end_of_binade(f.grid.qmax) * 0.999f;
     for (int g = 0; g < 2; ++g) plan_maps(nth_grid(f, g), map_[g], map_of_counts_[g]);
@@ -111,14 +111,14 @@ class remapped_pair {
             u32* words) const {
     const f32 qmax = broadcast(12 * unit_), scale = broadcast(65536.0f / unit_), normal = broadcast(2 * unit_);
     const u32 offset = 32u - as_bits(normal), eight = as_bits(broadcast(8 * unit_));
-    const u32 flip = (first_is_negative_ ? ~second : second) & ufp4::detail::sign_mask;
+    const u32 flip = (first_is_negative_ ? ~second : second) & sign_mask;
     for (std::size_t k = 0; k < length; k += 8, x += 8 * lanes) {
       u32 word{};
 #pragma GCC unroll 8
       for (int j = 0; j < 8; ++j) {
         const f32 t = scaled_by<divides>(load(x + static_cast<std::size_t>(j) * lanes), factor);
         const f32 a = magnitude_at_most(t, qmax);
-        const u32 longer = reinterpret_cast<u32>(reinterpret_cast<i32>(as_bits(t) ^ flip) >= 0);
+        const u32 longer = as_bits(reinterpret_cast<i32>(as_bits(t) ^ flip) >= 0);
         const u32 above = maximum(as_bits(a), eight) - eight, sum = as_bits(at_least(a, normal)) + offset;
         const u32 count = stochastic_carry(at_most(a, normal), scale, random_bit_lanes::of(random_words[k / 8], j)) +
                           ((longer != 0u ? sum + above : sum) >> 6);
@@ -180,9 +180,9 @@ class remapped_pair {
     const Rounder rounder(p.error_.rounding);
     const table16 value = load_table(p.error_.value);
     const f32 further = rounded(by.effective * (10 * p.unit_));
-    const u32 width = broadcast(ufp4::detail::to_bits(11 * p.unit_) - p.near_);
-    const std::uint32_t sign = p.first_is_negative_ ? ufp4::detail::sign_mask : 0;  // of the further value of grid 0
-    const u32 near_values[2] = {broadcast(p.near_ | sign), broadcast(p.near_ | (sign ^ ufp4::detail::sign_mask))};
+    const u32 width = broadcast(to_bits(11 * p.unit_) - p.near_);
+    const std::uint32_t sign = p.first_is_negative_ ? sign_mask : 0;  // of the further value of grid 0
+    const u32 near_values[2] = {broadcast(p.near_ | sign), broadcast(p.near_ | (sign ^ sign_mask))};
     f32 err[2] = {};
     for (std::size_t k = 0; k < length; k += 8, x += 8 * lanes) {
       u32 word{}, marks[2] = {};

@@ -116,15 +116,14 @@ UFP4_LANE u32 sort_codes(u32 word) {
   asm("vpmultishiftqb %2, %1, %0" : "=v"(other) : "v"(from), "v"(word));
   const u64 keep = u64{} + 0xF0F0F0F00F0F0F0F;
   const u64 vector = {0, 4, 1, 5, 2, 6, 3, 7};
-  return reinterpret_cast<u32>(lookup_bytes(reinterpret_cast<u8>(select(reinterpret_cast<u32>(keep), other, word)),
-                                            reinterpret_cast<u32>(vector * 0x0101010101010101 + 0x3830282018100800)));
+  return as_bits(lookup_bytes(reinterpret_cast<u8>(select(as_bits(keep), other, word)),
+                              as_bits(vector * 0x0101010101010101 + 0x3830282018100800)));
 }
 /// The same of pairs of vectors with the even and the odd elements of 2 * lanes.
 UFP4_LANE u32 sort_code_pairs(u32 word) {
   const u32 lane = {0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12},
             pair = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
-  return reinterpret_cast<u32>(
-      lookup_bytes(reinterpret_cast<u8>(word), (lane * 4u + pair) * 0x01010101u + 0x0C080400u));
+  return as_bits(lookup_bytes(reinterpret_cast<u8>(word), (lane * 4u + pair) * 0x01010101u + 0x0C080400u));
 }
 
 /// Vectors at .. at + 7. Those of bf16 are pairs of the even and of the odd elements of 2 * lanes neighbours.
@@ -168,7 +167,7 @@ UFP4_LANE void store_eight(const rounding_plan& p, u32 word, std::uint8_t* codes
     for (std::size_t i = 0; i < count; ++i) {
       some.low = number + static_cast<std::uint32_t>(first + i * lanes);
       some.high = broadcast(static_cast<std::uint32_t>((first + i * lanes) >> 32));
-      some.high -= reinterpret_cast<u32>(some.low < number);
+      some.high -= as_bits(some.low < number);
       some.draw(1, word + i);
       transpose4(word[i]);
     }
@@ -248,8 +247,7 @@ void code_ordered_quotients(const rounding_plan& p, const ordered_part& c) {
 /// Whether all blocks have amax * scale < end.
 inline bool amax_below(const float* amax, const float* scale, std::size_t vectors, float end) {
   u32 below = ~u32{};
-  for (std::size_t i = 0; i < vectors; i += lanes)
-    below &= reinterpret_cast<u32>(rounded(load(amax + i) * load(scale + i)) < end);
+  for (std::size_t i = 0; i < vectors; i += lanes) below &= as_bits(rounded(load(amax + i) * load(scale + i)) < end);
   return !any(~below);
 }
 inline void prepare_halves(const rounding_plan& p, vector_factors& f, std::size_t vectors) {
@@ -265,7 +263,7 @@ void prepare_near(const rounding_plan& p, vector_factors& f, std::size_t vectors
     store(f.scale + i, of_block.scale);
     store(f.bound + i, of_block.bound);
     // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
-    in_range &= reinterpret_cast<u32>(as_bits(factor) - (63u << 23) < 128u << 23);
+    in_range &= as_bits(as_bits(factor) - (63u << 23) < 128u << 23);
   }
   f.in_range = !any(~in_range) && (Near::end == 0 || amax_below(f.amax, f.scale, vectors, Near::end));
 }

@@ -16,7 +16,7 @@ struct outer_lanes {
 };
 
 /// make_tensor_constants, an amax a lane.
-inline outer_lanes outer_of(const format_spec& f, const ufp4::scale_rule_spec& rule, u32 amax) {
+inline outer_lanes outer_of(const format_spec& f, const scale_rule_spec& rule, u32 amax) {
   using namespace ufp4::detail;
   const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
   const f32 quotient = amax == 0u ? broadcast(1.0f) : largest * least_qmax(f) / as_float(amax);
@@ -50,8 +50,8 @@ class outer_tiles {
         block_(static_cast<std::size_t>(job.format.block.cols)),
         blocks_(run_ / block_),
         tile_width_(bands_for(job) * lanes * run_),
-        strip_(ufp4::detail::scale_strip_of(job.format, job.padded_cols)),
-        covered_(ufp4::detail::outer_columns(job.format, job.padded_cols)),
+        strip_(scale_strip_of(job.format, job.padded_cols)),
+        covered_(outer_columns(job.format, job.padded_cols)),
         outer_shift_(job.format.outer.segment == 0 ? 63
                                                    : __builtin_ctz(static_cast<unsigned>(job.format.outer.segment))),
         outer_lanes_(job.format.outer.segment == 0                                   ? lanes
@@ -86,7 +86,7 @@ class outer_tiles {
     const std::size_t run = job.run(), usual = run < 64 ? 4 : 1;
     if (is_power_of_two(job.format.outer.segment)) return usual;
     const std::size_t band = lanes * run, segment = static_cast<std::size_t>(job.format.outer.segment);
-    const std::size_t whole = ufp4::detail::common_columns(band, segment) / band;
+    const std::size_t whole = common_columns(band, segment) / band;
     return whole * run > max_transform ? usual : whole > usual ? whole : usual / whole * whole;
   }
 
@@ -97,8 +97,8 @@ class outer_tiles {
   }
   /// The amaxes of the finite elements of block b.
   u32 finite_amax(std::size_t b) const {
-    const u32 limit = broadcast(ufp4::detail::infinity_bits);
-    if (lane_bits(reinterpret_cast<u32>(amax_[b] >= limit)) == 0) return amax_[b];
+    const u32 limit = broadcast(infinity_bits);
+    if (lane_bits(as_bits(amax_[b] >= limit)) == 0) return amax_[b];
     u32 amax{};
     for (std::size_t j = 0; j < block_; ++j) {
       const u32 m = as_bits(magnitude(load(tile_.x + (b * block_ + j) * lanes)));
@@ -179,7 +179,7 @@ class outer_tiles {
     __builtin_memset(scales + end, 0, strip_.outer_at() - end);
     for (std::size_t i = 0; i < strip_.outers; ++i)
       store_scale(scales + strip_.outer_at(), job_.format.outer.type, i,
-                  ufp4::detail::encode_scale(job_.format.outer.type, outers_.decode.data()[i]));
+                  encode_scale(job_.format.outer.type, outers_.decode.data()[i]));
   }
 
   const quantize_job& job_;
@@ -187,7 +187,7 @@ class outer_tiles {
   tile_transform transform_;
   std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
   std::size_t tile_width_;            ///< elements that a tile takes at once
-  ufp4::detail::scale_strip strip_;
+  scale_strip strip_;
   std::size_t covered_;      ///< columns of an outer scale of a row or a segment; 0 without them
   int outer_shift_;          ///< a column shifted by it is the number of its outer scale, if outer_lanes_ is lanes
   std::size_t outer_lanes_;  ///< how many neighbouring lanes have the same one
@@ -211,8 +211,8 @@ class grid_scaler {
  public:
   grid_scaler() = default;
   grid_scaler(const kernel_coder& c, int g)
-      : coder_(&c), g_(g), grid_(ufp4::detail::nth_grid(c.format, g)), factor_(ufp4::detail::factor_of(c.format, g)) {
-    grid_.qmax = ufp4::detail::qmax_of(c.format, g);
+      : coder_(&c), g_(g), grid_(nth_grid(c.format, g)), factor_(factor_of(c.format, g)) {
+    grid_.qmax = qmax_of(c.format, g);
     per_qmax_ = 1.0f / grid_.qmax;
     rescale_ = 1.0f / factor_;
     zero_bits_ = scalar({}, 0.0f).bits;
@@ -226,8 +226,7 @@ class grid_scaler {
   UFP4_LANE std::uint32_t operator()(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
     constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
     const u32 watched = kind == scale_kind::e8m0 ? power_of_two(amax, s) : rounded_scale(kind, amax, outer, s);
-    const std::uint32_t special =
-        lane_bits(reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range));
+    const std::uint32_t special = lane_bits(as_bits(maximum(watched - least, as_bits(s.factor) - least) >= range));
     if (special != 0) replace_special(amax, special, outer, s);
     return special;
   }
@@ -238,8 +237,7 @@ class grid_scaler {
     const f32 scale = decode_scale_bits<true>(kind, bits);
     grid_scales s{bits, scale, effective(scale, outer)};
     if (coder_->format.two_level())
-      s.factor =
-          scale == 0.0f ? f32{} : at_most(1.0f / rounded(scale * outer.decode), broadcast(ufp4::detail::max_finite));
+      s.factor = scale == 0.0f ? f32{} : at_most(1.0f / rounded(scale * outer.decode), broadcast(max_finite));
     return s;
   }
 
@@ -268,22 +266,20 @@ class grid_scaler {
     const bool two_level = coder_->format.two_level();
     const f32 x = as_float(amax), argument = rounded(two_level ? x * scale_factor(outer) : x / grid_.qmax);
     s.bits = encode_scale_bits(kind, argument);
-    if (coder_->rule.what == ufp4::detail::rule_kind::up)
-      s.bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, s.bits) < argument) &
-                reinterpret_cast<u32>(s.bits < ufp4::detail::max_scale(kind));
+    if (coder_->rule.what == rule_kind::up)
+      s.bits -= as_bits(decode_scale_bits<true>(kind, s.bits) < argument) & as_bits(s.bits < max_scale(kind));
     const f32 scale = decode_scale_bits<true>(kind, s.bits);
     s.factor = two_level ? 1.0f / (scale * outer.decode) : scale;
     s.effective = effective(scale, outer);
     return as_bits(argument);
   }
-  block_scale scalar(const ufp4::tensor_constants& constants, float amax) const {
-    return ufp4::detail::scale_for_grid(coder_->format, g_, coder_->rule, constants, {}, amax);
+  block_scale scalar(const tensor_constants& constants, float amax) const {
+    return scale_for_grid(coder_->format, g_, coder_->rule, constants, {}, amax);
   }
   /// The scales of the lanes whose bits in `special` are set.
   [[gnu::cold, gnu::noinline]] void replace_special(u32 amax, std::uint32_t special, const outer_lanes& outer,
                                                     grid_scales& s) const {
-    const u32 empty = reinterpret_cast<u32>(amax == 0u),
-              nonfinite = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits);
+    const u32 empty = as_bits(amax == 0u), nonfinite = as_bits(amax >= infinity_bits);
     s.bits = empty != 0u ? broadcast(zero_bits_) : s.bits;
     s.factor = (empty | nonfinite) != 0u ? broadcast(1.0f) : s.factor;
     s.effective = empty != 0u ? f32{} : s.effective;

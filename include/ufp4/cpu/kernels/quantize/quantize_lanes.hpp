@@ -27,7 +27,7 @@ class lane_quantizer {
     tile_transform (*transform)(const transform_spec&) = nullptr;
     code_blocks* (*products)(rounding_plan::kind) = nullptr;
     code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products) = nullptr;
-    code_blocks* (*wide)(ufp4::wide_element, rounding_spec::kind) = nullptr;
+    code_blocks* (*wide)(wide_element, rounding_spec::kind) = nullptr;
     scales_of_amax* scales = nullptr;
     void (lane_quantizer::*squares)(std::size_t first, std::size_t last) = nullptr;
   };
@@ -281,7 +281,7 @@ bool takes_quantize(const quantize_job& job, [[maybe_unused]] const kernel_coder
     if (has(features_of(job.format), features::further_parts)) return takes_extended(job, c);
   const grid4& g = job.format.grid;
   const bool wide = job.format.is_wide(), one_zero = wide || g.minus_zero == g.code[g.zero];
-  const bool normal = ufp4::detail::to_bits(g.qmax) >= 0x00800000u;
+  const bool normal = to_bits(g.qmax) >= 0x00800000u;
   return job.format.block.cols >= 16 && !job.rounds_input_to_bf16 && normal && (one_zero || is_symmetric(g));
 }
 
@@ -302,7 +302,7 @@ void quantize_lanes(const quantize_job& job, const kernel_coder& coder, const qu
   // Runs a quantizer, under a rule of values with what chooses the scales.
   const auto run = [&](auto& q) {
     if constexpr (has(needs, features::search))
-      if (ufp4::detail::reads_values(coder.rule)) {
+      if (reads_values(coder.rule)) {
         value_scales from_values(coder);
         q.choose_by(from_values);
         return q.strips(first, last);
@@ -323,7 +323,7 @@ void quantize_lanes(const quantize_job& job, const kernel_coder& coder, const qu
     if (job.format.block.rows != 1) f.squares = &lane_quantizer::squares;
   const auto quantize = [&](const rounding_plan& plan) {
     if constexpr (has(needs, features::search))
-      if (ufp4::detail::reads_values(coder.rule)) {
+      if (reads_values(coder.rule)) {
         lane_quantizer q(job, coder, out, report, plan, f);
         return run(q);
       }

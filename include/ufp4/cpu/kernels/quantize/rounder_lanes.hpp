@@ -10,7 +10,7 @@
 
 UFP4_BEGIN_LANES(quantize_kernel)
 
-UFP4_LANE f32 magnitude(f32 t) { return as_float(as_bits(t) & ufp4::detail::magnitude_mask); }
+UFP4_LANE f32 magnitude(f32 t) { return as_float(as_bits(t) & magnitude_mask); }
 
 /// Magnitudes 0 .. 7 units, a power of two, to nearest even: a sum that has no bits below the unit.
 struct uniform_rounder {
@@ -32,7 +32,7 @@ struct two_bit_mantissa_rounder {
       : qmax(broadcast(p.qmax)),
         normal(broadcast(2 * p.unit)),
         lift(broadcast(std::uint32_t{22} << 23)),
-        offset(broadcast(0u - ((ufp4::detail::to_bits(2 * p.unit) + (std::uint32_t{22} << 23)) >> 22))) {}
+        offset(broadcast(0u - ((to_bits(2 * p.unit) + (std::uint32_t{22} << 23)) >> 22))) {}
   UFP4_LANE u32 operator()(f32 t, u32) const {
     const f32 a = magnitude_at_most(t, qmax);
     const u32 shift = (as_bits(at_least(a, normal)) & 0x7F800000u) + lift;  // 2^(e + 22): its last bit is 2^(e - 1)
@@ -74,14 +74,12 @@ UFP4_LANE u32 add_index(u32 word, std::size_t j, u32 index, f32 t) {
   else
     return add_code<Rounder::bit>(word, static_cast<int>(j), index, t);
 }
-inline float end_of_binade(float x) {
-  return ufp4::detail::to_float((ufp4::detail::to_bits(x) & 0x7F800000u) + 0x00800000u);
-}
+inline float end_of_binade(float x) { return ufp4::detail::to_float((to_bits(x) & 0x7F800000u) + 0x00800000u); }
 
 /// Stochastic rounding of a value at `distance` from its lower neighbour (numerics 3): bit 16 is set if it moves up.
 UFP4_LANE u32 stochastic_carry(f32 distance, f32 gap_reciprocal, u32 random) {
   const f32 k = fma(distance, gap_reciprocal, broadcast(0.5f));
-  return reinterpret_cast<u32>(__builtin_convertvector(k, i32)) + random;
+  return as_bits(__builtin_convertvector(k, i32)) + random;
 }
 
 /// Stochastic rounding on magnitudes 0 .. 7 units: index and fraction in one sum, floor(fl(|t| / unit * 65536 + 1/2)).
@@ -110,7 +108,7 @@ struct two_bit_mantissa_stochastic_rounder {
       : qmax(broadcast(p.qmax)),
         normal(broadcast(2 * p.unit)),
         scale(broadcast(65536.0f / p.unit)),
-        offset(broadcast(32u - ufp4::detail::to_bits(2 * p.unit))) {}
+        offset(broadcast(32u - to_bits(2 * p.unit))) {}
   UFP4_LANE u32 operator()(f32 t, u32 random) const {
     const f32 a = magnitude_at_most(t, qmax);
     return stochastic_carry(at_most(a, normal), scale, random) + ((as_bits(at_least(a, normal)) + offset) >> 6);
@@ -138,9 +136,7 @@ struct bin_ends {
   i32 first, last;
   UFP4_LANE explicit bin_ends(const level_bins& b)
       : first(reinterpret_cast<i32>(broadcast(b.first))), last(reinterpret_cast<i32>(broadcast(b.last))) {}
-  UFP4_LANE u32 clamped(u32 bin) const {
-    return reinterpret_cast<u32>(minimum(maximum(reinterpret_cast<i32>(bin), first), last));
-  }
+  UFP4_LANE u32 clamped(u32 bin) const { return as_bits(minimum(maximum(reinterpret_cast<i32>(bin), first), last)); }
 };
 #endif
 
@@ -157,7 +153,7 @@ struct cuts_rounder {
     for (int i = 0; i < plan.cuts; ++i) {
       const f32 cut = broadcast(plan.cut[i]);
 #pragma GCC unroll 4
-      for (std::size_t j = 0; j < count; ++j) index[j] -= reinterpret_cast<u32>(t[j] > cut);
+      for (std::size_t j = 0; j < count; ++j) index[j] -= as_bits(t[j] > cut);
     }
   }
 #if UFP4_LANE_COUNT == 16
@@ -171,7 +167,7 @@ struct cuts_rounder {
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < count; ++j) {
       const u32 bin = ends.clamped(as_bits(fma(t[j], per_width, zero)));
-      index[j] = as_bits(lookup(below[0], below[1], bin)) - reinterpret_cast<u32>(t[j] > lookup(cut[0], cut[1], bin));
+      index[j] = as_bits(lookup(below[0], below[1], bin)) - as_bits(t[j] > lookup(cut[0], cut[1], bin));
     }
   }
 #endif
@@ -181,7 +177,7 @@ struct cuts_rounder {
   UFP4_LANE u32 moved(f32 t, u32 index, u32 random) const {
     const table16 level = load_table(plan.level), gap = load_table(plan.gap);
     t = at_most(at_least(t, broadcast(plan.level[0])), broadcast(plan.level[plan.cuts]));
-    const u32 negative = reinterpret_cast<u32>(t < 0.0f) & 1u;
+    const u32 negative = as_bits(t < 0.0f) & 1u;
     f32 distance = magnitude(t - lookup(level, index + negative)), by = lookup(gap, index);
     if (!plan.exact_gaps) {  // the product with 65536 is exact, so one rounding or two are the same
       distance = distance / by;
@@ -251,7 +247,7 @@ struct near_uniform_stochastic {
       : scale(1.0f / factor * (65536.0f / p.unit)), bound(factor * (7 * p.unit)), offset(broadcast(1.5f)) {}
   UFP4_LANE u32 operator()(f32 x, u32& doubt, u32 random) const {
     const f32 fraction = fma(magnitude_at_most(x, bound), scale, offset);
-    const u32 sum = reinterpret_cast<u32>(__builtin_convertvector(fraction, i32)) + random;
+    const u32 sum = as_bits(__builtin_convertvector(fraction, i32)) + random;
     doubt = minimum(doubt, sum & 0xFFFFu);
     return sum;
   }

@@ -12,7 +12,7 @@
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
-inline constexpr float infinity = __builtin_bit_cast(float, ufp4::detail::infinity_bits);
+inline constexpr float infinity = __builtin_bit_cast(float, infinity_bits);
 
 /// Grids and nearest roundings for which a product with the reciprocal of the scale decides the code, except for values
 /// near a tie.
@@ -74,9 +74,9 @@ struct rounding_plan {
 };
 
 constexpr float float_before(float x) {  // x is finite
-  const std::uint32_t bits = ufp4::detail::to_bits(x);
-  if ((bits & ufp4::detail::magnitude_mask) == 0) return ufp4::detail::to_float(0x80000001u);
-  return ufp4::detail::to_float(ufp4::detail::is_negative(x) ? bits + 1 : bits - 1);
+  const std::uint32_t bits = to_bits(x);
+  if ((bits & magnitude_mask) == 0) return ufp4::detail::to_float(0x80000001u);
+  return ufp4::detail::to_float(is_negative(x) ? bits + 1 : bits - 1);
 }
 
 /// The largest float that does not reach level i from level i - 1, so that t reaches it iff t > cut.
@@ -104,12 +104,12 @@ constexpr void plan_cuts(const grid4& g, rounding_spec::kind rounding, bool symm
   const int first = symmetric ? g.zero : 0;
   p.cuts = g.levels - 1 - first;
   for (int i = 0; i < p.cuts; ++i) p.cut[i] = cut_below(g, rounding, first + i + 1);
-  if (symmetric) p.value_mask = ufp4::detail::magnitude_mask, p.sign_mask = ufp4::detail::sign_mask;
+  if (symmetric) p.value_mask = magnitude_mask, p.sign_mask = sign_mask;
   if (rounding != rounding_spec::kind::stochastic) return;
   for (int i = 0; i <= p.cuts; ++i) {
     p.level[i] = g.level[first + i];
     p.gap[i] = i < p.cuts ? g.level[first + i + 1] - g.level[first + i] : 1.0f;
-    p.exact_gaps = p.exact_gaps && ufp4::detail::is_power_of_two(p.gap[i]);
+    p.exact_gaps = p.exact_gaps && is_power_of_two(p.gap[i]);
   }
   for (int i = 0; p.exact_gaps && i <= p.cuts; ++i) p.gap[i] = 65536.0f / p.gap[i];
 }
@@ -118,7 +118,7 @@ constexpr void plan_cuts(const grid4& g, rounding_spec::kind rounding, bool symm
 /// of |t| plus a number that belongs to the half have the index in bits 24 and up. The bits of the float above a cut
 /// give exactly the next index.
 constexpr bool plan_halves(rounding_plan& p) {
-  const std::uint32_t top = ufp4::detail::to_bits(p.qmax) >> 23;
+  const std::uint32_t top = to_bits(p.qmax) >> 23;
   if (top < 32 || top > 222) return false;
   const std::uint32_t first = (top - 7) << 1;
   p.lowest = ufp4::detail::to_float(first << 22);
@@ -126,12 +126,12 @@ constexpr bool plan_halves(rounding_plan& p) {
   for (std::uint32_t half = first; half < first + 16; ++half) {
     const std::uint32_t start = half << 22, end = start + (1u << 22);
     std::uint32_t base = (static_cast<std::uint32_t>(index) << 24) - start;
-    if (index < p.cuts && ufp4::detail::to_bits(p.cut[index]) < end - 1) {
-      const std::uint32_t above = ufp4::detail::to_bits(p.cut[index]) + 1;
+    if (index < p.cuts && to_bits(p.cut[index]) < end - 1) {
+      const std::uint32_t above = to_bits(p.cut[index]) + 1;
       if (above < start || (half == first && above == start)) return false;
       base = (static_cast<std::uint32_t>(++index) << 24) - above;
     }
-    if (index < p.cuts && ufp4::detail::to_bits(p.cut[index]) < end - 1) return false;
+    if (index < p.cuts && to_bits(p.cut[index]) < end - 1) return false;
     p.step[half & 15u] = base;
   }
   return index == p.cuts;
@@ -157,7 +157,7 @@ constexpr void plan_near(rounding_plan& p) {
   constexpr float cut[8] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f, infinity};
   std::uint32_t index = 0;
   for (std::uint32_t quarter = 126 << 2; quarter < 130 << 2; ++quarter) {
-    const std::uint32_t start = quarter << 21, here = ufp4::detail::to_bits(cut[index] + near_offset);
+    const std::uint32_t start = quarter << 21, here = to_bits(cut[index] + near_offset);
     const bool inside = here < start + (1u << 21);
     if (inside) ++index;
     p.near_step[quarter & 15u] = (index << 24) + near_margin - (inside ? here : start - (1u << 21));
@@ -169,7 +169,7 @@ constexpr level_bins make_bins(float low, float high) {
   b.per_width = 30.0f / (high - low);
   const auto sum_of = [&](float v) {
     const double place = static_cast<double>(v) * static_cast<double>(b.per_width);
-    return ufp4::detail::to_bits(level_bins::zero) +
+    return to_bits(level_bins::zero) +
            static_cast<std::uint32_t>(static_cast<std::int32_t>(place + 0x1.8p52 - 0x1.8p52));
   };
   b.first = sum_of(low);
@@ -181,7 +181,7 @@ constexpr level_bins make_bins(float low, float high) {
 template <class Cut, class Visit>
 constexpr bool each_bin(const level_bins& bins, int cuts, const Cut& cut, const Visit& visit) {
   const auto place = [&](int i) { return static_cast<double>(cut(i)) * static_cast<double>(bins.per_width); };
-  const auto zero = static_cast<std::int32_t>(ufp4::detail::to_bits(level_bins::zero));
+  const auto zero = static_cast<std::int32_t>(to_bits(level_bins::zero));
   int i = 0;
   for (std::int32_t sum = static_cast<std::int32_t>(bins.first), n = 0; n < 32; ++sum, ++n) {
     const double end = sum - zero + 0.501;
@@ -242,7 +242,7 @@ constexpr rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, 
   const bool random = rounding == rounding_spec::kind::stochastic;
   p.qmax = g.qmax;
   p.unit = g.level[g.zero + 1 < g.levels ? g.zero + 1 : g.zero];
-  const ufp4::detail::features values = ufp4::detail::features_of(g);
+  const features values = features_of(g);
   const bool uniform = values == features::uniform_grid, two_bit = values == features::two_bit_grid;
   plan_codes(g, symmetric, p);
   if (even || rounding == rounding_spec::kind::nearest_away)

@@ -46,7 +46,7 @@ struct tile_transform {
 
   explicit tile_transform(const transform_spec& t)
       : n(t.n), rounds_to_bf16(t.rounds_to_bf16), factor(t.n == 1 ? 1.0f : hadamard_factor(t.n)) {
-    for (std::uint32_t j = 0; j < t.n; ++j) flip[j] = t.signs[j / 32] << (31 - j % 32) & ufp4::detail::sign_mask;
+    for (std::uint32_t j = 0; j < t.n; ++j) flip[j] = t.signs[j / 32] << (31 - j % 32) & sign_mask;
   }
   /// Whether one visit of sixteen elements does all.
   bool in_registers() const { return n == 1 || (n == 16 && !rounds_to_bf16); }

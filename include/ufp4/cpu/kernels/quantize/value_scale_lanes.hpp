@@ -34,9 +34,8 @@ f32 error_by_cuts(const error_plan& p, const float* x, std::size_t length, f32 f
 }
 
 template <bool divides, search_error what>
-block_error* block_error_of(const rounding_plan& rounding, ufp4::wide_element wide) {
+block_error* block_error_of(const rounding_plan& rounding, wide_element wide) {
   using kind = rounding_plan::kind;
-  using ufp4::wide_element;
   if (wide == wide_element::int8 || rounding.what == kind::uniform) return &error_by<uniform_value, divides, what>;
   if (wide != wide_element::none || rounding.nearby == near_kind::two_bit_mantissa)
     return &error_by<minifloat_value, divides, what>;
@@ -45,7 +44,7 @@ block_error* block_error_of(const rounding_plan& rounding, ufp4::wide_element wi
   return &error_by_cuts<divides, what>;
 }
 template <search_error what>
-void choose_error(error_plan& p, bool divides, ufp4::wide_element wide) {
+void choose_error(error_plan& p, bool divides, wide_element wide) {
   p.sum = divides ? block_error_of<true, what>(p.rounding, wide) : block_error_of<false, what>(p.rounding, wide);
 #if UFP4_LANE_COUNT == 16
   p.estimate[0] = &errors_by_bins<what, false>;
@@ -55,10 +54,8 @@ void choose_error(error_plan& p, bool divides, ufp4::wide_element wide) {
 
 inline error_plan make_error_plan(const format_spec& f, search_error what) {
   const bool divides = scale_divides(f);
-  error_plan p =
-      f.is_wide()
-          ? error_plan{wide_plan(f, rounding_spec::kind::nearest_even), {}, ufp4::detail::magnitude_mask, nullptr}
-          : plan_errors(f.grid, divides);
+  error_plan p = f.is_wide() ? error_plan{wide_plan(f, rounding_spec::kind::nearest_even), {}, magnitude_mask, nullptr}
+                             : plan_errors(f.grid, divides);
   if (what == search_error::squared)
     choose_error<search_error::squared>(p, divides, f.wide);
   else
@@ -71,9 +68,8 @@ inline u32 percentile_lanes(const float* x, std::size_t length, int rank) {
   u32 least{};
   for (std::uint32_t bit = 0x40000000u; bit != 0; bit >>= 1) {
     u32 below{};
-    for (std::size_t k = 0; k < length; ++k)
-      below -= reinterpret_cast<u32>(as_bits(magnitude(load(x + k * lanes))) < least + bit);
-    least += reinterpret_cast<u32>(below < static_cast<std::uint32_t>(rank)) & bit;
+    for (std::size_t k = 0; k < length; ++k) below -= as_bits(as_bits(magnitude(load(x + k * lanes))) < least + bit);
+    least += as_bits(below < static_cast<std::uint32_t>(rank)) & bit;
   }
   return least;
 }
@@ -81,11 +77,11 @@ inline u32 percentile_lanes(const float* x, std::size_t length, int rank) {
 /// search_candidate: the scales j steps from others; `exists` where their codes do.
 inline u32 candidate_scales(scale_kind kind, u32 base, int j, u32& exists) {
   exists = ~u32{};
-  if (ufp4::detail::has_float_steps(kind))
+  if (has_float_steps(kind))
     return encode_scale_bits(
         kind, rounded(decode_scale_bits<true>(kind, base) * broadcast(1.0f + static_cast<float>(j) / 32.0f)));
   const u32 code = base + static_cast<std::uint32_t>(j);  // below 0 it wraps beyond the largest code
-  exists = reinterpret_cast<u32>(code <= ufp4::detail::max_scale(kind));
+  exists = as_bits(code <= max_scale(kind));
   return code;
 }
 
@@ -93,7 +89,7 @@ inline u32 candidate_scales(scale_kind kind, u32 base, int j, u32& exists) {
 /// percentile.
 inline kernel_coder without_values(kernel_coder c) {
   c.rule.searches = false;
-  if (!ufp4::detail::is_scale_of_amax(c.rule.what)) c.rule.what = ufp4::detail::rule_kind::by_format;
+  if (!is_scale_of_amax(c.rule.what)) c.rule.what = rule_kind::by_format;
   return c;
 }
 
@@ -108,7 +104,7 @@ struct least_error_scale {
   u32 bits{}, found{};
   f32 error{};
   UFP4_LANE void compare(u32 where, u32 other, f32 err) {
-    const u32 better = where & (~found | reinterpret_cast<u32>(err < error));
+    const u32 better = where & (~found | as_bits(err < error));
     bits = better != 0u ? other : bits;
     error = better != 0u ? err : error;
     found |= where;
@@ -155,10 +151,10 @@ class value_scales {
   };
 
   /// Whether a scale of a number is where the rule starts, not what it gives.
-  bool compares() const { return given_.searches || given_.what == ufp4::detail::rule_kind::four_over_six; }
+  bool compares() const { return given_.searches || given_.what == rule_kind::four_over_six; }
   /// The number that this scale is computed from: the amax or the percentile.
   u32 argument(const lane_values& v, u32 amax) const {
-    return given_.what == ufp4::detail::rule_kind::percentile ? percentile_of_blocks(v, amax) : amax;
+    return given_.what == rule_kind::percentile ? percentile_of_blocks(v, amax) : amax;
   }
   /// Sets tensor_constants::decode and scale_factor of the next blocks, a lane each.
   void place_under(f32 decode, f32 scale_factor) { decode_ = decode, scale_factor_ = scale_factor; }
@@ -180,7 +176,7 @@ class value_scales {
     if (!f.two_level()) return t;
     const f32 s = t.effective;
     t.effective = rounded(s * decode_);
-    t.factor = s == 0.0f ? f32{} : at_most(1.0f / t.effective, broadcast(ufp4::detail::max_finite));
+    t.factor = s == 0.0f ? f32{} : at_most(1.0f / t.effective, broadcast(max_finite));
     return t;
   }
   /// The error under a scale. One of 0 that divides gives the codes of 0, as an infinite one does.
@@ -192,11 +188,11 @@ class value_scales {
 
   u32 candidate(u32 base, int j, u32& exists) const { return candidate_scales(plain_.format.scale, base, j, exists); }
   trial search(const lane_values& v, u32 base, [[maybe_unused]] u32 amax) const {
-    const ufp4::search_window window = ufp4::detail::window_of(plain_.format.scale, given_.window);
+    const search_window window = window_of(plain_.format.scale, given_.window);
 #if UFP4_LANE_COUNT == 16
-    if (error_.bins.usable && ufp4::detail::has_float_steps(plain_.format.scale)) {
+    if (error_.bins.usable && has_float_steps(plain_.format.scale)) {
       const float_steps step(plain_.format.scale, decode_scale_bits<true>(plain_.format.scale, base), window);
-      const u32 live = reinterpret_cast<u32>(amax - 1u < ufp4::detail::infinity_bits - 1u);  // not 0, finite
+      const u32 live = as_bits(amax - 1u < infinity_bits - 1u);  // not 0, finite
       if (step.count <= float_steps::most &&
           lane_bits(live & ~error_estimates::hold(error_.bins, step, as_float(amax))) == 0)
         return search_by_estimates(v, step, as_float(amax), live);
@@ -220,10 +216,10 @@ class value_scales {
   [[gnu::noinline]] trial search_by_estimates(const lane_values& v, const float_steps& step, f32 amax, u32 live) const {
     const error_estimates estimates(error_.bins, error_.estimate, v.x, v.length, step, amax);
     const f32 limit = largest_estimate(given_.error, estimates.smallest, amax, v.length);
-    const u32 several = reinterpret_cast<u32>(estimates.second <= limit) & live;
+    const u32 several = as_bits(estimates.second <= limit) & live;
     least_error_scale best{step.bits(estimates.multiplier)};
     for (int i = 0; i < step.count && lane_bits(several) != 0; ++i) {
-      const u32 left = reinterpret_cast<u32>(estimates.error[i] <= limit) & several;
+      const u32 left = as_bits(estimates.error[i] <= limit) & several;
       if (lane_bits(left) == 0) continue;
       const trial t = try_scales(step.bits(step.multiplier(i)));
       best.compare(left, t.bits, error_of(v, t));
@@ -242,16 +238,15 @@ class value_scales {
   }
 
   u32 percentile_of_blocks(const lane_values& v, u32 amax) const {
-    const int rank = ufp4::detail::percentile_rank(static_cast<int>(v.length), given_.per_mille);
+    const int rank = percentile_rank(static_cast<int>(v.length), given_.per_mille);
     const u32 least = percentile_lanes(v.x, v.length, rank);
-    const u32 keeps = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits) | reinterpret_cast<u32>(least == 0u);
+    const u32 keeps = as_bits(amax >= infinity_bits) | as_bits(least == 0u);
     return keeps != 0u ? amax : least;
   }
   void finish(u32 amax, const trial& best, u32& bits, lane_scales& s, quantize_report& report) const {
-    const u32 nonfinite = reinterpret_cast<u32>(amax >= ufp4::detail::infinity_bits),
-              empty = reinterpret_cast<u32>(amax == 0u);
-    const u32 underflowed = reinterpret_cast<u32>(best.factor == 0.0f) & ~nonfinite & ~empty;
-    const u32 nan = broadcast(ufp4::detail::nan_scale(plain_.format.scale));
+    const u32 nonfinite = as_bits(amax >= infinity_bits), empty = as_bits(amax == 0u);
+    const u32 underflowed = as_bits(best.factor == 0.0f) & ~nonfinite & ~empty;
+    const u32 nan = broadcast(nan_scale(plain_.format.scale));
     bits = nonfinite != 0u ? nan : empty != 0u ? u32{} : best.bits;
     s.zero = nonfinite | empty | underflowed;
     s.factor = s.zero != 0u ? broadcast(1.0f) : best.factor;

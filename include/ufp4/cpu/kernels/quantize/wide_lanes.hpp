@@ -16,8 +16,8 @@ inline rounding_plan wide_plan(const format_spec& f, rounding_spec::kind roundin
   p.unit = f.grid.unit;
   p.qmax = f.grid.qmax;
   p.cut[0] = rounding == rounding_spec::kind::nearest_away ? 0.5f : infinity;
-  if (f.wide == ufp4::wide_element::int8) return p;
-  const ufp4::minifloat layout = ufp4::wide_layout(f.wide);
+  if (f.wide == wide_element::int8) return p;
+  const minifloat layout = wide_layout(f.wide);
   p.mantissa_bits = static_cast<std::uint32_t>(layout.mantissa_bits);
   p.sign_mask = layout.sign_bit();
   return p;
@@ -50,7 +50,7 @@ struct wide_rounder {
     else
       n -= fraction >= away;
     const i32 sign = reinterpret_cast<i32>(t) >> 31;
-    return reinterpret_cast<u32>((n ^ sign) - sign);
+    return as_bits((n ^ sign) - sign);
   }
 };
 
@@ -95,11 +95,11 @@ struct wide_float_rounder : wide_float_codes {
     const f32 quanta = a * as_float(((277u - dropped) << 23) - binade);
     const i32 below = __builtin_convertvector(quanta, i32);
     const f32 fraction = quanta - to_float(below);
-    u32 count = reinterpret_cast<u32>(below);
+    u32 count = as_bits(below);
     if constexpr (is_random)
       count += stochastic_carry(fraction, broadcast(65536.0f), random) >> 16;
     else
-      count -= reinterpret_cast<u32>(fraction >= away);
+      count -= as_bits(fraction >= away);
     return code(count, binade, t);
   }
 };
@@ -136,9 +136,9 @@ code_blocks* code_wide_by(rounding_spec::kind rounding) {
   return rounding == rounding_spec::kind::nearest_even ? &code_wide<Nearest> : &code_wide<Rounder<false>>;
 }
 template <features needs>
-code_blocks* code_wide_of(ufp4::wide_element what, rounding_spec::kind rounding) {
+code_blocks* code_wide_of(wide_element what, rounding_spec::kind rounding) {
   if constexpr (has(needs, features::byte_float))
-    if (what != ufp4::wide_element::int8) return code_wide_by<needs, wide_float_rounder, wide_float_nearest>(rounding);
+    if (what != wide_element::int8) return code_wide_by<needs, wide_float_rounder, wide_float_nearest>(rounding);
   return code_wide_by<needs, wide_rounder, wide_nearest>(rounding);
 }
 UFP4_END_LANES
