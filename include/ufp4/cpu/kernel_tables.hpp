@@ -106,17 +106,16 @@ inline constexpr features decoded_features =
 /// instantiates the kernel, not an include.
 template <class F, features needs = features::all>
 constexpr gemm_kernel kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
-                                std::size_t part_cols, accumulate fast_is = accumulate::exact_blocks) {
+                                std::size_t part_cols, accumulate fast_is = accumulate::exact_blocks,
+                                features parts = features::none) {
   return {tier,      name,           F::tile_rows,  F::tile_cols,      depth,        part_rows, part_cols,
-          &F::takes, &F::left_bytes, &F::pack_left, &F::scratch_bytes, &F::multiply, fast_is};
+          &F::takes, &F::left_bytes, &F::pack_left, &F::scratch_bytes, &F::multiply, fast_is,   parts};
 }
 /// The same of a kernel that also reads operands with elements of one byte, where its takes() admits them.
 template <class F, features needs = features::all>
 constexpr gemm_kernel wide_kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
                                      std::size_t part_cols) {
-  gemm_kernel kernel = kernel_of<F, needs>(tier, name, depth, part_rows, part_cols);
-  kernel.parts = features::byte_element;
-  return kernel;
+  return kernel_of<F, needs>(tier, name, depth, part_rows, part_cols, accumulate::exact_blocks, features::byte_element);
 }
 
 /// The rows of one operation: an array, or a list of external_kernels. Constant-initialized.

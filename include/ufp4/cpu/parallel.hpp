@@ -52,25 +52,25 @@ class shared_number {
 /// The first exception of any task, carried to the caller: no thread may let one escape.
 class first_exception {
  public:
+#if defined(UFP4_NO_EXCEPTIONS)
   template <class F>
   void guard(const F& f) {
-#if defined(UFP4_NO_EXCEPTIONS)
     f();
+  }
+  void rethrow() const {}
 #else
+  template <class F>
+  void guard(const F& f) {
     try {
       f();
     } catch (...) {
       if (!__atomic_test_and_set(&taken_, __ATOMIC_RELAXED)) error_ = std::current_exception();
     }
-#endif
   }
   void rethrow() const {
-#if !defined(UFP4_NO_EXCEPTIONS)
     if (error_) std::rethrow_exception(error_);
-#endif
   }
 
-#if !defined(UFP4_NO_EXCEPTIONS)
  private:
   bool taken_ = false;
   std::exception_ptr error_;

@@ -123,19 +123,17 @@ void store_tiles(const gemm_job& job, const gemm_part& part, const float* acc, s
 /// Bit positions for VPMULTISHIFTQB: for each word of the result, the position of its nibble in the source quadword.
 /// `mixed`: all quarters of the source hold the 16 bytes of a row; the quadwords of the result alternate between its
 /// halves. `split`: the four lower quadwords of the source hold the first 8 bytes of a row, the upper the others.
-struct nibble_places {
-  alignas(64) std::uint64_t mixed[8], split[8];
-};
-constexpr nibble_places make_nibble_places() {
-  nibble_places p{};
-  for (std::uint64_t i = 0; i < 8; ++i)
-    for (std::uint64_t j = 0; j < 4; ++j) {
-      p.mixed[i] |= (16 * (i / 2) + 4 * j) << (16 * j);
-      p.split[i] |= (16 * (i % 4) + 4 * j) << (16 * j);
-    }
-  return p;
-}
-inline constexpr nibble_places places = make_nibble_places();
+inline constexpr struct nibble_places {
+  alignas(64) std::uint64_t mixed[8] = {}, split[8] = {};
+
+  constexpr nibble_places() {
+    for (std::uint64_t i = 0; i < 8; ++i)
+      for (std::uint64_t j = 0; j < 4; ++j) {
+        mixed[i] |= (16 * (i / 2) + 4 * j) << (16 * j);
+        split[i] |= (16 * (i % 4) + 4 * j) << (16 * j);
+      }
+  }
+} places;
 /// Which words of a mixed row belong to its second half.
 inline constexpr std::uint64_t second_half[8] = {0, ~std::uint64_t{0}, 0, ~std::uint64_t{0},
                                                  0, ~std::uint64_t{0}, 0, ~std::uint64_t{0}};
@@ -255,15 +253,13 @@ UFP4_LANE void folded_row(f32 values, const std::uint8_t* codes, const float* sc
 }
 
 /// For each word of a mixed row, its k.
-struct mixed_words {
-  alignas(64) std::uint16_t k[tile_k];
-};
-constexpr mixed_words make_mixed_words() {
-  mixed_words w{};
-  for (std::uint16_t i = 0; i < tile_k; ++i) w.k[i] = static_cast<std::uint16_t>(i / 4 % 2 * 16 + i / 8 * 4 + i % 4);
-  return w;
-}
-inline constexpr mixed_words mixed_order = make_mixed_words();
+inline constexpr struct mixed_words {
+  alignas(64) std::uint16_t k[tile_k] = {};
+
+  constexpr mixed_words() {
+    for (std::uint16_t i = 0; i < tile_k; ++i) k[i] = static_cast<std::uint16_t>(i / 4 % 2 * 16 + i / 8 * 4 + i % 4);
+  }
+} mixed_order;
 
 /// The values of up to 32 wide elements, the others 0.
 struct wide_values {

@@ -49,18 +49,16 @@ inline stored_rows stored_rows_of(const quantized_source& q, std::size_t row, st
 }
 
 /// For a dword of four or two blocks of each of sixteen rows, where its bytes are in 64 interleaved bytes.
-struct interleaved_places {
-  alignas(64) std::uint8_t of[2][64];
-};
-constexpr interleaved_places make_interleaved_places() {
-  interleaved_places p{};
-  for (std::uint32_t i = 0; i < 64; ++i) {
-    p.of[0][i] = static_cast<std::uint8_t>(i % 4 * 16 + i / 4);
-    p.of[1][i] = static_cast<std::uint8_t>(i % 4 / 2 * 32 + i / 4 * 2 + i % 2);
+inline constexpr struct interleaved_places {
+  alignas(64) std::uint8_t of[2][64] = {};
+
+  constexpr interleaved_places() {
+    for (std::uint32_t i = 0; i < 64; ++i) {
+      of[0][i] = static_cast<std::uint8_t>(i % 4 * 16 + i / 4);
+      of[1][i] = static_cast<std::uint8_t>(i % 4 / 2 * 32 + i / 4 * 2 + i % 2);
+    }
   }
-  return p;
-}
-inline constexpr interleaved_places places_of_interleaved = make_interleaved_places();
+} places_of_interleaved;
 
 /// `size` bytes of sixteen rows as dwords of four, two or one blocks, a row a lane. Writes up to seven dwords more.
 inline void transpose_stored(const stored_rows& rows, std::size_t size, u32* out) {

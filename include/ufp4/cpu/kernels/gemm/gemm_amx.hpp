@@ -383,9 +383,8 @@ struct gemm_products : tile_gemm {
   }
 
   static constexpr gemm_kernel row() {
-    gemm_kernel kernel = wide_kernel_of<gemm_products, needs>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols);
-    kernel.fast_is = accumulate::fast;
-    return kernel;
+    return kernel_of<gemm_products, needs>(isa::amx, "gemm_bf16_amx", tile_k, part_rows, part_cols, accumulate::fast,
+                                           features::byte_element);
   }
 };
 

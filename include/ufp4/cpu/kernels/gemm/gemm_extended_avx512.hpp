@@ -116,10 +116,7 @@ struct extended_gemm : int8_gemm<> {
 };
 
 template <features needs = features::all>
-inline constexpr gemm_kernel gemm_extended_kernel = [] {
-  gemm_kernel kernel =
-      wide_kernel_of<streamed_gemm<extended_gemm>, needs>(isa::avx512, "gemm_extended_avx512", 4, 512, 256);
-  kernel.parts = kernel.parts | features::further_parts;
-  return kernel;
-}();
+inline constexpr gemm_kernel gemm_extended_kernel = kernel_of<streamed_gemm<extended_gemm>, needs>(
+    isa::avx512, "gemm_extended_avx512", 4, 512, 256, accumulate::exact_blocks,
+    features::byte_element | features::further_parts);
 UFP4_END_REGION

@@ -214,9 +214,7 @@ struct extended_gemv {
 };
 
 template <features needs = features::all>
-inline constexpr gemm_kernel gemv_extended_kernel = [] {
-  gemm_kernel kernel = wide_kernel_of<extended_gemv, needs>(isa::avx512, "gemv_extended_avx512", 4, 1, 128);
-  kernel.parts = kernel.parts | features::further_parts;
-  return kernel;
-}();
+inline constexpr gemm_kernel gemv_extended_kernel =
+    kernel_of<extended_gemv, needs>(isa::avx512, "gemv_extended_avx512", 4, 1, 128, accumulate::exact_blocks,
+                                    features::byte_element | features::further_parts);
 UFP4_END_REGION

@@ -159,17 +159,15 @@ UFP4_LANE const scale_table& scale_table_of(scale_kind kind) {
 }
 
 /// For scale j of a dword, where its two bytes are in the vectors of low and of high bytes.
-struct scale_places {
-  alignas(64) std::uint8_t of[4][64];
-};
-constexpr scale_places make_scale_places() {
-  scale_places p{};
-  for (std::uint32_t j = 0; j < 4; ++j)
-    for (std::uint32_t i = 0; i < 64; ++i)
-      p.of[j][i] = static_cast<std::uint8_t>(i / 4 * 4 + j + (i % 4 == 3 ? 64 : 0));
-  return p;
-}
-inline constexpr scale_places places_of_scales = make_scale_places();
+inline constexpr struct scale_places {
+  alignas(64) std::uint8_t of[4][64] = {};
+
+  constexpr scale_places() {
+    for (std::uint32_t j = 0; j < 4; ++j)
+      for (std::uint32_t i = 0; i < 64; ++i)
+        of[j][i] = static_cast<std::uint8_t>(i / 4 * 4 + j + (i % 4 == 3 ? 64 : 0));
+  }
+} places_of_scales;
 /// Bytes 2 and 3 of each dword out of `low` and `high`; zeros below.
 UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
   asm("vpermi2b %2, %1, %0%{%3%}%{z%}" : "+v"(places) : "v"(low), "v"(high), "Yk"(0xCCCCCCCCCCCCCCCCu));

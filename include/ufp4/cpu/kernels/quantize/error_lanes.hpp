@@ -182,18 +182,11 @@ struct trial_functions {
 };
 template <bool divides, bool rescales, bool codes>
 trial_functions trial_functions_of(rounding_plan::kind rounding) {
-  using kind = rounding_plan::kind;
-  constexpr auto of = []<class Rounder>(const Rounder*) { return &code_trial<Rounder, divides, rescales, codes>; };
-  constexpr const uniform_rounder* uniform = nullptr;
-  if (rounding == kind::uniform) return {of(uniform), of(uniform)};
-  if constexpr (cheap_lookup) {
-    constexpr const halves_rounder* halves = nullptr;
-    constexpr const signed_halves_rounder* in_range = nullptr;
-    if (rounding == kind::halves) return {of(halves), of(in_range)};
-  } else {
-    constexpr const two_bit_mantissa_rounder* two_bit = nullptr;
-    if (rounding == kind::two_bit_mantissa) return {of(two_bit), of(two_bit)};
-  }
+  constexpr auto* of_uniform = &code_trial<uniform_rounder, divides, rescales, codes>;
+  if (rounding == rounding_plan::kind::uniform) return {of_uniform, of_uniform};
+  if (rounding == by_binades)
+    return {&code_trial<binade_rounder, divides, rescales, codes>,
+            &code_trial<in_range_rounder, divides, rescales, codes>};
   return {&code_trial_by_cuts<divides, rescales, codes>, &code_trial_by_cuts<divides, rescales, codes>};
 }
 template <bool codes>
@@ -259,15 +252,12 @@ u32 code_two_products(const two_trials& p, const float* x, std::size_t length, u
 /// The function of two grids whose scales multiply, one of equal steps and one in halves of binades, for scaled
 /// magnitudes below the end of qmax's binade; or null.
 inline code_two_trials* two_products_of(const rounding_plan& a, const rounding_plan& b, bool same) {
-  using kind = rounding_plan::kind;
-  using in_halves = std::conditional_t<cheap_lookup, signed_halves_rounder, two_bit_mantissa_rounder>;
-  constexpr kind halves = cheap_lookup ? kind::halves : kind::two_bit_mantissa;
-  if (a.what == halves && b.what == kind::uniform)
-    return same ? &code_two_products<in_halves, uniform_rounder, true>
-                : &code_two_products<in_halves, uniform_rounder, false>;
-  if (a.what == kind::uniform && b.what == halves)
-    return same ? &code_two_products<uniform_rounder, in_halves, true>
-                : &code_two_products<uniform_rounder, in_halves, false>;
+  if (a.what == by_binades && b.what == rounding_plan::kind::uniform)
+    return same ? &code_two_products<in_range_rounder, uniform_rounder, true>
+                : &code_two_products<in_range_rounder, uniform_rounder, false>;
+  if (a.what == rounding_plan::kind::uniform && b.what == by_binades)
+    return same ? &code_two_products<uniform_rounder, in_range_rounder, true>
+                : &code_two_products<uniform_rounder, in_range_rounder, false>;
   return nullptr;
 }
 

@@ -87,8 +87,8 @@ class remapped_pair {
   using try_grids = void(const remapped_pair&, const grid_trial&, const float* x, std::size_t length, trial&);
   /// `in_range`: no scaled magnitude reaches the end of qmax's binade; `codes`: the words are wanted.
   static try_grids* trial_of(bool divides, bool in_range, bool codes) {
-    if (divides) return in_range ? trial_of<true, in_range_rounder>(codes) : trial_of<true, rounder>(codes);
-    return in_range ? trial_of<false, in_range_rounder>(codes) : trial_of<false, rounder>(codes);
+    if (divides) return in_range ? trial_of<true, in_range_rounder>(codes) : trial_of<true, binade_rounder>(codes);
+    return in_range ? trial_of<false, in_range_rounder>(codes) : trial_of<false, binade_rounder>(codes);
   }
   float end() const { return end_; }
 
@@ -131,9 +131,6 @@ class remapped_pair {
   }
 
  private:
-  using rounder = std::conditional_t<cheap_lookup, halves_rounder, two_bit_mantissa_rounder>;
-  using in_range_rounder = std::conditional_t<cheap_lookup, signed_halves_rounder, two_bit_mantissa_rounder>;
-
   static float unit_of(const grid4& g) { return g.level[g.zero + 1]; }
   /// Level i steps from zero, in units; `steps` of them where a value is 10 units.
   static int multiple(int i, int steps) {

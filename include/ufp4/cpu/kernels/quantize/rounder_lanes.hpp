@@ -66,6 +66,12 @@ struct signed_halves_rounder : halves_rounder {
   UFP4_LANE explicit signed_halves_rounder(const rounding_plan& p) : halves_rounder(p) {}
   UFP4_LANE u32 operator()(f32 t, u32) const { return index_at(signed_at_least(t, lowest)); }
 };
+/// What rounds magnitudes 0 1 2 3 4 6 8 12 units to nearest even; and where none reaches the end of qmax's binade.
+using binade_rounder = std::conditional_t<cheap_lookup, halves_rounder, two_bit_mantissa_rounder>;
+using in_range_rounder = std::conditional_t<cheap_lookup, signed_halves_rounder, two_bit_mantissa_rounder>;
+inline constexpr rounding_plan::kind by_binades =
+    cheap_lookup ? rounding_plan::kind::halves : rounding_plan::kind::two_bit_mantissa;
+
 /// Code j of a word.
 template <class Rounder>
 UFP4_LANE u32 add_index(u32 word, std::size_t j, u32 index, f32 t) {
