@@ -32,6 +32,14 @@ UFP4_LANE V quarters(V a, V b) {
   return r;
 }
 
+/// In each 16 bytes two of a's dwords and then two of b's, two bits of `dwords` each.
+template <int dwords>
+UFP4_LANE u32 pick_dwords(u32 a, u32 b) {
+  u32 r;
+  asm("vshufps %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(dwords));
+  return r;
+}
+
 /// Sixteen floats; lookup ignores all but the low four bits of an index.
 using table16 = f32;
 UFP4_LANE table16 load_table(const void* values) { return load_as<f32>(values); }

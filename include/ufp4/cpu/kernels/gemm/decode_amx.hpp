@@ -17,9 +17,6 @@
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
-#include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>
-#include <ufp4/cpu/kernels/kernels_avx512.hpp>
 #include <ufp4/cpu/simd/amx.hpp>
 
 UFP4_BEGIN_REGION(amx, UFP4_AMX)
@@ -300,14 +297,6 @@ inline bool any_code_outside(const byte_rows& scales, std::size_t live, std::siz
   std::uint64_t word[2];
   std::memcpy(word, &found, 16);
   return (word[0] | word[1]) != 0;
-}
-inline bool any_scale_outside(const magnitude_range& range, const float* scales, std::size_t count) {
-  u32 found{};
-  for (std::size_t b = 0; b < count; ++b) {
-    const u32 m = load_as<u32>(scales + 16 * b) & 0x7FFFFFFFu;
-    found |= as_bits((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
-  }
-  return any(found);
 }
 
 /// Decodes K [k, k + depth) of rows [row, row + live), 0 < live <= 16, into tiles; rows beyond live are zero. False if

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/gemm_f32_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 
 UFP4_BEGIN_REGION(avx512, UFP4_AVX512_BF16)
 

@@ -15,7 +15,6 @@
 // selectors (gemv_extended_avx512.hpp) share the loops, also in blocks of 64.
 #pragma once
 
-#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/tile_avx512.hpp>
 
 UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
@@ -252,12 +251,6 @@ struct gemv_chunk_of_row {
 
 UFP4_LANE void add_dots(u32& a, u8 bytes, u32 signed_bytes) {
   asm("vpdpbusd %2, %1, %0" : "+v"(a) : "v"(bytes), "v"(signed_bytes));
-}
-template <int dwords>
-UFP4_LANE u32 pick_dwords(u32 a, u32 b) {
-  u32 r;
-  asm("vshufps %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(dwords));
-  return r;
 }
 /// The quarters of four vectors, as a 4 x 4 matrix, transposed.
 UFP4_LANE quad transposed_quarters(const u32 (&v)[4]) {

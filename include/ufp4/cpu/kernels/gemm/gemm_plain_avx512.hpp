@@ -128,15 +128,6 @@ struct plain_gemm {
     return as_bits(as_float(pair & 0xFFFF0000u) * by) | as_bits(as_float(pair << 16) * by) >> 16;
   }
 
-  static bool in_range(const magnitude_range& range, const float* scales, std::size_t blocks) {
-    u32 outside{};
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const u32 m = load_as<u32>(scales + b * lanes) & magnitude_mask;
-      outside |= as_bits((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
-    }
-    return !any(outside);
-  }
-
   /// Lists the codes and scales of a slice of sixteen columns, which are short runs of sixteen rows, or two runs.
   static void list_lines(const quantized_source& q, std::size_t col, std::size_t k, plain_panel& p) {
     if (col >= q.rows || k >= q.padded_cols) return;
@@ -162,7 +153,7 @@ struct plain_gemm {
       const std::size_t live = left < lanes ? left : lanes;
       if (live == 0) break;
       scales_of(q, col, live, p.k / job.block, blocks, p.scale[h]);
-      if (p.folded && q.format.scale == scale_kind::e8m0 && !in_range(scales_in_range(q), p.scale[h], blocks))
+      if (p.folded && q.format.scale == scale_kind::e8m0 && any_scale_outside(scales_in_range(q), p.scale[h], blocks))
         p.folded = blocks_fit(q, col, live, p.k, p.length);
     }
     for (std::size_t h = 0, col = columns.col; h < plain_panel::halves; ++h, col += lanes) {

@@ -13,6 +13,7 @@
 // Lanes of rows that the matrix does not have repeat its last row.
 #pragma once
 
+#include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
 
@@ -259,6 +260,16 @@ void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std
                   some * bytes);
     decode_scales(kind, staged, 32, some, out + b * 16);
   }
+}
+
+/// Whether some of `count` vectors of scales, but 0 and NaN, are outside a range.
+inline bool any_scale_outside(const magnitude_range& range, const float* scales, std::size_t count) {
+  u32 found{};
+  for (std::size_t b = 0; b < count; ++b) {
+    const u32 m = load_as<u32>(scales + 16 * b) & 0x7FFFFFFFu;
+    found |= as_bits((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
+  }
+  return any(found);
 }
 
 /// Prefetches the codes that codes_of reads next: the same rows further on, or the first `depth` k of the next sixteen.

@@ -65,12 +65,6 @@ template <bool words>
 UFP4_LANE u32 halves_of(u32 a, u32 b) {
   return larger<words>(blend<0xFF00>(a, b), quarters<0x4E>(a, b));
 }
-template <int which>
-UFP4_LANE u32 pick(u32 a, u32 b) {
-  u32 r;
-  asm("vshufps %3, %2, %1, %0" : "=v"(r) : "v"(a), "v"(b), "i"(which));
-  return r;
-}
 /// The order in which largest_of_blocks leaves the halves of u.
 constexpr std::size_t place_of(std::size_t i) {
   constexpr std::uint8_t place[16] = {0, 8, 2, 10, 1, 9, 3, 11, 4, 12, 6, 14, 5, 13, 7, 15};
@@ -81,9 +75,11 @@ constexpr std::size_t place_of(std::size_t i) {
 template <bool words>
 UFP4_LANE u32 largest_of_blocks(u32 (&u)[8]) {
 #pragma GCC unroll 4
-  for (std::size_t i = 0; i < 4; ++i) u[i] = larger<words>(blend<0xCCCC>(u[i], u[i + 4]), pick<0x4E>(u[i], u[i + 4]));
+  for (std::size_t i = 0; i < 4; ++i)
+    u[i] = larger<words>(blend<0xCCCC>(u[i], u[i + 4]), pick_dwords<0x4E>(u[i], u[i + 4]));
 #pragma GCC unroll 2
-  for (std::size_t i = 0; i < 2; ++i) u[i] = larger<words>(pick<0x88>(u[i], u[i + 2]), pick<0xDD>(u[i], u[i + 2]));
+  for (std::size_t i = 0; i < 2; ++i)
+    u[i] = larger<words>(pick_dwords<0x88>(u[i], u[i + 2]), pick_dwords<0xDD>(u[i], u[i + 2]));
   return larger<words>(quarters<0x88>(u[0], u[1]), quarters<0xDD>(u[0], u[1]));
 }
 /// The same if the halves of u[i] are blocks 2 i and 2 i + 1.
