@@ -56,7 +56,7 @@ UFP4_LANE u32 finish_codes(u32 word) {
 /// In the lanes where u < width: d becomes a - b, and the highest bit of code j of the word `marks` is set.
 template <bool marks_too>
 UFP4_LANE void take_difference(std::size_t j, u32 u, u32 width, f32 a, f32 b, f32& d, u32& marks) {
-  const u32 below = as_bits(u < width);
+  const u32 below = reinterpret_cast<u32>(u < width);
   d = below != 0u ? a - b : d;
   if constexpr (marks_too) marks |= below & static_cast<std::uint32_t>(std::uint64_t{8} << (4 * j));
 }

@@ -27,10 +27,7 @@ UFP4_LANE void store(void* p, V v) {
 }
 UFP4_LANE f32 load(const float* p) { return load_as<f32>(p); }
 UFP4_LANE f32 as_float(u32 v) { return reinterpret_cast<f32>(v); }
-template <class V>
-UFP4_LANE u32 as_bits(V v) {
-  return reinterpret_cast<u32>(v);
-}
+UFP4_LANE u32 as_bits(f32 v) { return reinterpret_cast<u32>(v); }
 UFP4_LANE u32 broadcast(std::uint32_t x) { return u32{} + x; }
 UFP4_LANE f32 broadcast(float x) { return as_float(broadcast(__builtin_bit_cast(std::uint32_t, x))); }
 UFP4_LANE f32 to_float(i32 v) { return __builtin_convertvector(v, f32); }

@@ -121,12 +121,14 @@ UFP4_LANE void interleave(u32& low, u32& high) {
   high = high_pairs(low, high);
   low = first;
 }
-UFP4_LANE u32 shuffle_bytes(u8 table, u32 index) { return as_bits(lookup_bytes(table, reinterpret_cast<u8>(index))); }
+UFP4_LANE u32 shuffle_bytes(u8 table, u32 index) {
+  return reinterpret_cast<u32>(lookup_bytes(table, reinterpret_cast<u8>(index)));
+}
 /// The sixteen entries of a map of nibbles, and map[nibble] for every nibble of a word.
 UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) { return load_as<u8>(codes); }
 UFP4_LANE u32 map_nibbles(u8 map, u32 word) {
   const u8 bytes = reinterpret_cast<u8>(word);
-  return as_bits(lookup_bytes(map, bytes & 15) | lookup_bytes(map, bytes >> 4) << 4);
+  return reinterpret_cast<u32>(lookup_bytes(map, bytes & 15) | lookup_bytes(map, bytes >> 4) << 4);
 }
 /// Lane l of the result is lane l ^ stride of v.
 template <std::size_t stride>

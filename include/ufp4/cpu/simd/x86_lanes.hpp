@@ -88,7 +88,9 @@ inline constexpr int philox_parts = 2;
 UFP4_LANE philox_word part_of(u32 v, int part) {
   return part == 0 ? reinterpret_cast<u64>(v) : reinterpret_cast<u64>(v) >> 32;
 }
-UFP4_LANE u32 join_parts(philox_word even, philox_word odd) { return as_bits((even & 0xFFFFFFFFu) | odd << 32); }
+UFP4_LANE u32 join_parts(philox_word even, philox_word odd) {
+  return reinterpret_cast<u32>((even & 0xFFFFFFFFu) | odd << 32);
+}
 UFP4_BINARY("v", u64, product_of_halves, u64, u32, "vpmuludq %2, %1, %0")
 UFP4_UNARY("v", u64, upper_in_lower, u64, "vmovshdup %1, %0")
 /// Both halves of the 64-bit products. A shuffle, since shifts take the pipes of products on some processors.

@@ -382,7 +382,7 @@ inline bool plain_tiles(const quantize_job& plain, std::size_t row, std::size_t 
       alignas(64) std::uint16_t words[tile_k];
       for (std::size_t i = 0; i < tile_k; i += lanes) {
         const u32 bits = at + i < depth ? load_as<u32>(value + at + i) : u32{};
-        subnormal |= as_bits((bits & magnitude_mask) - 1u < min_normal_bits - 1u);
+        subnormal |= reinterpret_cast<u32>((bits & magnitude_mask) - 1u < min_normal_bits - 1u);
         store(words + i, upper_halves(bits));
       }
       store(out + at / tile_k * tile_bytes + r * 64, lookup_words(load_as<u32>(words), order));

@@ -78,7 +78,7 @@ inline void stored_dwords_of(const quantized_source& q, std::size_t row, std::si
   for (std::size_t at = 0; at < lanes * size; at += 64) {
     const std::size_t left = (lanes * size - at) / 4;
     const u8 some = load_some<u8>(p + at, left < lanes ? left : lanes);
-    *out++ = as_bits(bytes == 4 ? some : lookup_bytes(some, places));
+    *out++ = reinterpret_cast<u32>(bytes == 4 ? some : lookup_bytes(some, places));
   }
 }
 
@@ -238,7 +238,7 @@ inline u8 selected_table(const format_spec& f, bool from_zero) {
   int low = 0;
   for (std::size_t l = 0; from_zero && l < lanes; ++l) low = least[l] < low ? least[l] : low;
   alignas(64) std::uint8_t bytes[64];
-  for (int i = 0; i < 4; ++i) store(bytes + 16 * i, low_bytes(as_bits(integer[i] - low)));
+  for (int i = 0; i < 4; ++i) store(bytes + 16 * i, low_bytes(reinterpret_cast<u32>(integer[i] - low)));
   return load_as<u8>(bytes);
 }
 /// The entries for the low four bits of each byte.

@@ -74,7 +74,8 @@ class bf16_slice {
     u32 tiny{};
     for (std::size_t b = 0; b < blocks; ++b) {
       const f32 s = load(scale_ + b * lanes), least = rounded(s * smallest_);
-      tiny |= as_bits((as_bits(least) & 0x7FFFFFFFu) < min_normal_bits) & as_bits((as_bits(s) & 0x7FFFFFFFu) != 0u);
+      tiny |= reinterpret_cast<u32>((as_bits(least) & 0x7FFFFFFFu) < min_normal_bits) &
+              reinterpret_cast<u32>((as_bits(s) & 0x7FFFFFFFu) != 0u);
     }
     if (any(tiny)) return false;
     subnormal = false;

@@ -130,7 +130,8 @@ struct bfmmla_gemm {
     u32 tiny{};
     for (std::size_t b = 0; b < count; b += lanes) {
       const f32 s = load(scale + b), product = rounded(s * least);
-      tiny |= as_bits((as_bits(product) & 0x7FFFFFFFu) < min_normal_bits) & as_bits((as_bits(s) & 0x7FFFFFFFu) != 0u);
+      tiny |= reinterpret_cast<u32>((as_bits(product) & 0x7FFFFFFFu) < min_normal_bits) &
+              reinterpret_cast<u32>((as_bits(s) & 0x7FFFFFFFu) != 0u);
     }
     return (tiny[0] | tiny[1] | tiny[2] | tiny[3]) != 0;
   }

@@ -85,7 +85,7 @@ struct pair_layout : row_units {
                                right_ends = 64, unit_rows = 2, unit_registers = 4;
 
   UFP4_LANE static void put_left(std::byte* at, std::size_t r, u8 v) {
-    const auto quad = as_bits(v);
+    const auto quad = reinterpret_cast<u32>(v);
     std::byte* to = at + r / 2 * 16 + r % 2 * 8;
     store(to, std::uint32_t{quad[0]});
     store(to + 4, std::uint32_t{quad[2]});

@@ -74,7 +74,7 @@ struct selecting_slice : gemv_slice {
 
  private:
   UFP4_LANE u32 pick(u8 from, int l) const {
-    u32 picked = as_bits(lookup_bytes(from, byte[l]));
+    u32 picked = reinterpret_cast<u32>(lookup_bytes(from, byte[l]));
     asm("vpminub %1, %0, %0" : "+v"(picked) : "v"(most));
     return picked;
   }

@@ -61,7 +61,7 @@ bool plain_pairs(const quantize_job& plain, std::size_t row, std::size_t k, std:
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < 2; ++i) {
       const f32 v = e + i * lanes < length ? load(value + e + i * lanes) : f32{};
-      tiny |= as_bits((as_bits(v) & magnitude_mask) - 1u < least_plain_bits - 1u);
+      tiny |= reinterpret_cast<u32>((as_bits(v) & magnitude_mask) - 1u < least_plain_bits - 1u);
       split_terms<terms>(v, four[i]);
 #pragma GCC unroll 2
       for (u32& t : four[i]) t = t >> 16 | (as_bits(exchange<4>(as_float(t))) & 0xFFFF0000u);
@@ -84,7 +84,7 @@ inline void scale_words(scale_kind kind, const std::uint8_t* scales, std::size_t
     else
       __builtin_memcpy(&codes, scales + i, count - i);
     asm("vpermq %0, %1, %0" : "+v"(codes) : "v"(order));
-    const u32 bytes = as_bits(codes);
+    const u32 bytes = reinterpret_cast<u32>(codes);
     const bool upper = any(bytes & 0x80808080u);
     const u32 low = lookup_bytes(table.low, bytes, upper), high = lookup_bytes(table.high, bytes, upper);
     u32 first, second;

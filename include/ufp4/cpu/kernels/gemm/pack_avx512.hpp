@@ -267,7 +267,7 @@ inline bool any_scale_outside(const magnitude_range& range, const float* scales,
   u32 found{};
   for (std::size_t b = 0; b < count; ++b) {
     const u32 m = load_as<u32>(scales + 16 * b) & 0x7FFFFFFFu;
-    found |= as_bits((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
+    found |= reinterpret_cast<u32>((m < range.low || m > range.high) && m != 0u && m <= infinity_bits);
   }
   return any(found);
 }
@@ -332,8 +332,8 @@ void store_columns(const gemm_job& job, const gemm_part& part, const float* acc,
   for (std::size_t i = 0; i < part.rows; ++i, acc += stride, out += step) {
     const f32 v = load(acc), left = rounded(v * a);
     const u32 magnitude = as_bits(exact ? v : left) & magnitude_mask;
-    const u32 found = as_bits(magnitude - special.least >= infinity_bits - special.least);
-    if (any(found & as_bits(as_bits(v) != 0u))) [[unlikely]] {
+    const u32 found = reinterpret_cast<u32>(magnitude - special.least >= infinity_bits - special.least);
+    if (any(found & reinterpret_cast<u32>(as_bits(v) != 0u))) [[unlikely]] {
       store_part<needs>(job, {part.row + i, 1, part.col, part.cols}, acc, lanes);
       continue;
     }

@@ -37,7 +37,7 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
   }
   const i32 code = reinterpret_cast<i32>((rounded_up >> 23) - exponent);
   const i32 least{}, most = i32{} + static_cast<std::int32_t>(254 - exponent);
-  return as_bits(code < least ? least : code > most ? most : code);
+  return reinterpret_cast<u32>(code < least ? least : code > most ? most : code);
 }
 
 /// Replaces the scales of special blocks, and counts them.
@@ -47,14 +47,14 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
   const auto scale_of = [&](float a) {
     return scale_from_bits(f, c.tensor, scale_bits_of_amax(f, c.rule.what, c.tensor, a));
   };
-  const u32 nonfinite = as_bits(amax >= infinity_bits), empty = as_bits(amax == 0u);
+  const u32 nonfinite = reinterpret_cast<u32>(amax >= infinity_bits), empty = reinterpret_cast<u32>(amax == 0u);
   for (std::uint32_t left = lane_bits(special & ~nonfinite & ~empty); left != 0; left &= left - 1) {
     const auto l = static_cast<std::size_t>(__builtin_ctz(left));
     const block_scale one = scale_of(ufp4::detail::to_float(amax[l]));
     bits[l] = one.bits;
     s.factor[l] = one.factor;
   }
-  const u32 underflowed = as_bits(s.factor == 0.0f) & ~nonfinite & ~empty;
+  const u32 underflowed = reinterpret_cast<u32>(s.factor == 0.0f) & ~nonfinite & ~empty;
   const block_scale of_zeros = scale_of(0.0f);
   bits = nonfinite != 0u ? broadcast(nan_scale(f.scale)) : empty != 0u ? broadcast(of_zeros.bits) : bits;
   s.zero = nonfinite | empty | underflowed;
@@ -87,15 +87,16 @@ template <features needs>
     watched = as_bits(argument);
     bits = encode_scale_bits(kind, argument);
     if (c.rule.what == rule_kind::up)
-      bits -= as_bits(decode_scale_bits<true>(kind, bits) < argument) & as_bits(bits < max_scale(kind));
+      bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, bits) < argument) &
+              reinterpret_cast<u32>(bits < max_scale(kind));
     s.factor = decode_scale_bits<true>(kind, bits);
     if (two_level) s.factor = 1.0f / (s.factor * c.tensor.decode);
   }
   constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
-  const u32 special = as_bits(maximum(watched - least, as_bits(s.factor) - least) >= range);
+  const u32 special = reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range);
   s.zero = u32{};
   if (lane_bits(special) == 0) return;
-  const u32 empty = as_bits(amax == 0u);
+  const u32 empty = reinterpret_cast<u32>(amax == 0u);
   if (lane_bits(special & ~empty) != 0) return choose_special_scales(c, amax, special, bits, s, report);
   bits = empty != 0u ? u32{} : bits;
   s.factor = empty != 0u ? broadcast(1.0f) : s.factor;

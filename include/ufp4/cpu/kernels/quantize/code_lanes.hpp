@@ -26,7 +26,7 @@ struct random_bit_lanes {
     if (apart < std::uint64_t{1} << 27) {  // that of lanes, times it, does not overflow
       low = broadcast(static_cast<std::uint32_t>(group)) + lane_numbers() * static_cast<std::uint32_t>(apart);
       high = broadcast(static_cast<std::uint32_t>(group >> 32));
-      high -= as_bits(low < static_cast<std::uint32_t>(group));
+      high -= reinterpret_cast<u32>(low < static_cast<std::uint32_t>(group));
       return;
     }
     for (std::size_t l = 0; l < lanes; ++l) {
@@ -37,19 +37,19 @@ struct random_bit_lanes {
   void skip(std::size_t elements) {
     const u32 before = low;
     low += static_cast<std::uint32_t>(elements / 8);
-    high -= as_bits(low < before);
+    high -= reinterpret_cast<u32>(low < before);
   }
   /// The random bits of `groups` groups of eight elements of every lane, two elements a word.
   [[gnu::noinline]] void draw(std::size_t groups, u32 (*word)[4]) const {
     const u32 last = low + static_cast<std::uint32_t>(groups);
-    if (lane_bits(as_bits(high != high[0]) | as_bits(last < low)) == 0) {
+    if (lane_bits(reinterpret_cast<u32>(high != high[0]) | reinterpret_cast<u32>(last < low)) == 0) {
       const uniform_philox_rounds rounds(high[0], stream, keys);
       for (std::uint32_t group = 0; group < groups; ++group) rounds(low + group, keys, word[group]);
       return;
     }
     for (std::uint32_t group = 0; group < groups; ++group) {
       u32 counter[4] = {low + group, high, broadcast(stream[0]), broadcast(stream[1])};
-      counter[1] -= as_bits(counter[0] < low);
+      counter[1] -= reinterpret_cast<u32>(counter[0] < low);
       philox_rounds(counter, keys);
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) word[group][i] = counter[i];
@@ -230,7 +230,7 @@ void code_near(const rounding_plan& p, const lane_blocks& v, u32* words) {
       }
       words[(b * v.length + k) / 8] = mapped(p, s, finish_codes<Near::bit>(word));
     }
-    in_doubt |= (lane_bits(as_bits(doubt < Near::limit)) != 0 ? 1u : 0u) << b;
+    in_doubt |= (lane_bits(reinterpret_cast<u32>(doubt < Near::limit)) != 0 ? 1u : 0u) << b;
   }
   if (in_doubt != 0) code_some_quotients(p, v, words, in_doubt);
 }
@@ -250,7 +250,9 @@ code_blocks* code_blocks_of(const rounding_plan& p, bool divides, code_blocks* c
 /// How many elements of a block a lane are beyond qmax. None is where the amax of the block is not.
 inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, const lane_scales& s, bool divides,
                                   float qmax) {
-  const auto beyond = [&](f32 v) { return as_bits(magnitude(divides ? v / s.factor : v * s.factor) > qmax); };
+  const auto beyond = [&](f32 v) {
+    return reinterpret_cast<u32>(magnitude(divides ? v / s.factor : v * s.factor) > qmax);
+  };
   if (lane_bits(beyond(as_float(amax)) & ~s.zero) == 0) return 0;
   u32 counts{};
   for (std::size_t k = 0; k < count; ++k) counts -= beyond(load(x + k * lanes)) & ~s.zero;
@@ -258,6 +260,14 @@ inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, c
   for (std::size_t l = 0; l < lanes; ++l) sum += counts[l];
   return sum;
 }
+
+/// What one call of quantize_lanes works on.
+struct quantize_call {
+  const quantize_job& job_;
+  const kernel_coder& coder_;
+  const quantized_sink& out_;
+  quantize_report& report_;
+};
 
 // ---- Writing the codes and the scales of a band.
 

@@ -241,7 +241,7 @@ u32 code_two_products(const two_trials& p, const float* x, std::size_t length, u
     coded[0][k / 8] = finish_codes<First::bit>(word[0]);
     coded[1][k / 8] = finish_codes<Second::bit>(word[1]);
   }
-  const u32 better = as_bits(err[1] < err[0]);
+  const u32 better = reinterpret_cast<u32>(err[1] < err[0]);
   for (std::size_t w = 0; w < length / 8; ++w) {
     const u32 of_first = codes_of(p.plan[0]->rounding, coded[0][w]);
     words[w] = better != 0u ? codes_of(p.plan[1]->rounding, coded[1][w]) : of_first;
@@ -275,7 +275,7 @@ inline u32 take_exponents(const format_spec& f, float* t) {
       float* const group = t + g * size * lanes;
       f32 amax{};
       for (std::size_t k = 0; k < size; ++k) amax = at_least(magnitude(load(group + k * lanes)), amax);
-      const u32 large = as_bits(amax >= least);
+      const u32 large = reinterpret_cast<u32>(amax >= least);
       const f32 power = large != 0u ? broadcast(0.5f) : broadcast(1.0f);
       for (std::size_t k = 0; k < size; ++k) store(group + k * lanes, load(group + k * lanes) * power);
       bits |= large & broadcast(std::uint32_t{1} << (static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(g)));
@@ -337,12 +337,12 @@ class exponent_trial {
         scaled[g] = scaled_by<divides>(amax[g], by.factor);
         largest = at_least(largest, scaled[g]);
       }
-      const u32 large = as_bits(largest >= b.least_[0]);
+      const u32 large = reinterpret_cast<u32>(largest >= b.least_[0]);
       const f32 power = large != 0u ? half : one;
       for (std::size_t g = 0; g < b.groups_; ++g) {
         f32 next = one, back = large != 0u ? two : one;
         if (b.levels_ == 2) {
-          const u32 larger = as_bits(rounded(scaled[g] * power) >= b.least_[1]);
+          const u32 larger = reinterpret_cast<u32>(rounded(scaled[g] * power) >= b.least_[1]);
           next = larger != 0u ? half : one;
           back = larger != 0u ? back * 2.0f : back;
         }

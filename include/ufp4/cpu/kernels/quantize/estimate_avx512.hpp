@@ -88,8 +88,9 @@ struct error_estimates {
   /// Whether a block of this amax has estimates: no intermediate result overflows, and none that matters is subnormal.
   static u32 hold(const distance_bins& p, const float_steps& step, f32 amax) {
     const f32 least = step(0), most = step(step.count - 1);
-    return as_bits(amax > 0x1p-40f) & as_bits(amax < 0x1p56f) & as_bits(least > 0x1p-64f) & as_bits(most < 0x1p56f) &
-           as_bits(amax * p.bins.per_width < least * 0x1p56f);
+    return reinterpret_cast<u32>(amax > 0x1p-40f) & reinterpret_cast<u32>(amax < 0x1p56f) &
+           reinterpret_cast<u32>(least > 0x1p-64f) & reinterpret_cast<u32>(most < 0x1p56f) &
+           reinterpret_cast<u32>(amax * p.bins.per_width < least * 0x1p56f);
   }
   /// `functions`: errors_by_bins without clamps and with them.
   error_estimates(const distance_bins& p, estimate_errors* const (&functions)[2], const float* x, std::size_t length,
@@ -98,7 +99,7 @@ struct error_estimates {
     for (int i = 0; i < step.count; i += group) {
       f32 scale[group];
       for (int j = 0; j < group; ++j) scale[j] = step(i + j);
-      const bool clamps = lane_bits(as_bits(amax > scale[0] * p.reach)) != 0;
+      const bool clamps = lane_bits(reinterpret_cast<u32>(amax > scale[0] * p.reach)) != 0;
       functions[clamps ? 1 : 0](p, x, length, scale, error + i);
       for (int j = i; j < i + group && j < step.count; ++j) {
         second = at_most(second, at_least(error[j], smallest));

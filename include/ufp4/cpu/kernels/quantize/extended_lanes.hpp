@@ -89,9 +89,9 @@ class grid_blocks : protected outer_tiles {
       if (!from_values_->compares()) continue;
       from_values_->place_under(outer.decode, scaler.scale_factor(outer));
       const value_scales::trial best = from_values_->best(v, s.bits, amax_[b]);
-      const u32 empty = as_bits(amax_[b] == 0u);
+      const u32 empty = reinterpret_cast<u32>(amax_[b] == 0u);
       s = {empty != 0u ? u32{} : best.bits, best.factor, best.effective};
-      special_[b] = lane_bits(empty | nonfinite(b) | as_bits(s.factor == 0.0f));
+      special_[b] = lane_bits(empty | nonfinite(b) | reinterpret_cast<u32>(s.factor == 0.0f));
     }
   }
   /// The same for several grids or one-bit exponents.
@@ -127,7 +127,7 @@ class grid_blocks : protected outer_tiles {
         best[1].compare(exists, bits, both.error[1]);
         break;
       }
-    const u32 keeps = nonfinite(b) | as_bits(amax_[b] == 0u);  // these have scales
+    const u32 keeps = nonfinite(b) | reinterpret_cast<u32>(amax_[b] == 0u);  // these have scales
     u32 special = keeps;
     for (int g = 0; g <= job_.format.choice.count; ++g) {
       grid_scales& s = scales_[g][b];
@@ -135,7 +135,7 @@ class grid_blocks : protected outer_tiles {
       s.bits = keeps != 0u ? s.bits : found.bits;
       s.factor = keeps != 0u ? s.factor : found.factor;
       s.effective = keeps != 0u ? s.effective : found.effective;
-      special |= as_bits(s.factor == 0.0f);
+      special |= reinterpret_cast<u32>(s.factor == 0.0f);
     }
     special_[b] = lane_bits(special);
   }
@@ -147,13 +147,13 @@ class grid_blocks : protected outer_tiles {
     return (reaches(b, s.factor, grid.end) ? grid.search.any : grid.search.in_range)(grid.error, by, x, block_,
                                                                                      nullptr);
   }
-  u32 nonfinite(std::size_t b) const { return as_bits(amax_[b] >= infinity_bits); }
+  u32 nonfinite(std::size_t b) const { return reinterpret_cast<u32>(amax_[b] >= infinity_bits); }
   /// Stores the bits of a block whose scale is chosen. Returns which lanes have codes of zeros, and counts them.
   u32 finish(std::size_t b, u32 bits, f32 factor) {
     bits_[b] = bits;
     if (special_[b] == 0) return u32{};
-    const u32 not_finite = nonfinite(b), empty = as_bits(amax_[b] == 0u);
-    const u32 underflowed = as_bits(factor == 0.0f) & ~not_finite & ~empty;
+    const u32 not_finite = nonfinite(b), empty = reinterpret_cast<u32>(amax_[b] == 0u);
+    const u32 underflowed = reinterpret_cast<u32>(factor == 0.0f) & ~not_finite & ~empty;
     bits_[b] = not_finite != 0u ? broadcast(nan_scale(job_.format.scale)) : bits;
     report_.nonfinite_blocks += count_lanes(not_finite);
     report_.underflowed_scales += count_lanes(underflowed);
@@ -188,7 +188,8 @@ class grid_blocks : protected outer_tiles {
   /// Counts the scaled values of the lanes of `which` that are beyond qmax.
   void count_saturated(f32 qmax, u32 which) {
     u32 counts{};
-    for (std::size_t j = 0; j < block_ * lanes; j += lanes) counts -= as_bits(magnitude(load(t_ + j)) > qmax) & which;
+    for (std::size_t j = 0; j < block_ * lanes; j += lanes)
+      counts -= reinterpret_cast<u32>(magnitude(load(t_ + j)) > qmax) & which;
     for (std::size_t l = 0; l < lanes; ++l) report_.saturated += counts[l];
   }
 
@@ -203,7 +204,7 @@ class grid_blocks : protected outer_tiles {
     grid_trial chosen{scales_[0][b].factor, f32{}, f32{}, coder_.rule.grids};
     for (int g = 1; g <= job_.format.choice.count; ++g) {
       const f32 err = try_grid(x, b, g, words);
-      const u32 better = as_bits(err < least);
+      const u32 better = reinterpret_cast<u32>(err < least);
       least = better != 0u ? err : least;
       number = better != 0u ? broadcast(static_cast<std::uint32_t>(g)) : number;
       bits = better != 0u ? scales_[g][b].bits : bits;
@@ -230,7 +231,7 @@ class grid_blocks : protected outer_tiles {
     const grid_scales& s = scales_[0][b];  // those of both grids
     remapped_pair::trial trial;
     try_pair(x, b, s, coder_.rule.grids, trials_code_, trial);
-    const u32 second = as_bits(trial.error[1] < trial.error[0]);
+    const u32 second = reinterpret_cast<u32>(trial.error[1] < trial.error[0]);
     for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words_of(b)[w] = pair_.codes_of(trial, w, second);
     grid_trial chosen{s.factor, f32{}, f32{}, coder_.rule.grids};
     finish_choice(x, b, second & 1u, s.bits, chosen);
@@ -241,7 +242,7 @@ class grid_blocks : protected outer_tiles {
     remapped_pair::trial trials[2];
     try_pair(x, b, first, coder_.rule.grids, trials_code_, trials[0]);
     try_pair(x, b, other, coder_.rule.grids, trials_code_, trials[1]);
-    const u32 second = as_bits(trials[1].error[1] < trials[0].error[0]);
+    const u32 second = reinterpret_cast<u32>(trials[1].error[1] < trials[0].error[0]);
     for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
       words_of(b)[w] = second != 0u ? pair_.codes_of(trials[1], w, second) : pair_.codes_of(trials[0], w, second);
     grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, coder_.rule.grids};
@@ -269,7 +270,7 @@ class grid_blocks : protected outer_tiles {
   /// Whether a scaled magnitude of a block reaches a number.
   bool reaches(std::size_t b, f32 factor, float end) const {
     const f32 amax = as_float(amax_[b]), scaled = divides_ ? amax / factor : amax * factor;
-    return lane_bits(as_bits(scaled >= end)) != 0;
+    return lane_bits(reinterpret_cast<u32>(scaled >= end)) != 0;
   }
   /// The errors of a block under a grid, and its codes to nearest even.
   f32 try_grid(const float* x, std::size_t b, int g, u32* words) const {
@@ -289,7 +290,7 @@ class grid_blocks : protected outer_tiles {
     if (regular_) return code_by_regular_grids(x, b, number, zero, by, drawn);
     for (int g = 0; g <= job_.format.choice.count; ++g) {
       const grid_codes& grid = grids_[g];
-      const u32 where = as_bits(number == static_cast<std::uint32_t>(g));
+      const u32 where = reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g));
       const bool scaled = divides_ || job_.counts || factor_of(job_.format, g) != 1.0f;
       by.rescale = grid.scales.rescale();
       if (scaled) scale_values(x, by, divides_);
@@ -305,7 +306,7 @@ class grid_blocks : protected outer_tiles {
                              const u32 (*drawn)[4]) {
     u32 words[most_words];
     regular_grids grids(grids_[0].plan, grids_[0].scales.rescale());
-    const auto where = [&](int g) { return as_bits(number == static_cast<std::uint32_t>(g)); };
+    const auto where = [&](int g) { return reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g)); };
     for (int g = 1; g <= job_.format.choice.count; ++g)
       grids.change(where(g), {grids_[g].plan, grids_[g].scales.rescale()});
     if (divides_)
@@ -323,7 +324,7 @@ class grid_blocks : protected outer_tiles {
 
   /// The same to the grids of a pair.
   void code_by_pair(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by, const u32 (*drawn)[4]) {
-    const u32 second = as_bits(number == 1u);
+    const u32 second = reinterpret_cast<u32>(number == 1u);
     if (divides_)
       pair_.code<true>(x, block_, by.factor, second, drawn, words_of(b));
     else

@@ -118,7 +118,7 @@ class remapped_pair {
       for (int j = 0; j < 8; ++j) {
         const f32 t = scaled_by<divides>(load(x + static_cast<std::size_t>(j) * lanes), factor);
         const f32 a = magnitude_at_most(t, qmax);
-        const u32 longer = as_bits(reinterpret_cast<i32>(as_bits(t) ^ flip) >= 0);
+        const u32 longer = reinterpret_cast<u32>(reinterpret_cast<i32>(as_bits(t) ^ flip) >= 0);
         const u32 above = maximum(as_bits(a), eight) - eight, sum = as_bits(at_least(a, normal)) + offset;
         const u32 count = stochastic_carry(at_most(a, normal), scale, random_bit_lanes::of(random_words[k / 8], j)) +
                           ((longer != 0u ? sum + above : sum) >> 6);

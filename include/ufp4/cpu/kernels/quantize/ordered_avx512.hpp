@@ -112,14 +112,15 @@ UFP4_LANE u32 sort_codes(u32 word) {
   asm("vpmultishiftqb %2, %1, %0" : "=v"(other) : "v"(from), "v"(word));
   const u64 keep = u64{} + 0xF0F0F0F00F0F0F0F;
   const u64 vector = {0, 4, 1, 5, 2, 6, 3, 7};
-  return as_bits(lookup_bytes(reinterpret_cast<u8>(select(as_bits(keep), other, word)),
-                              as_bits(vector * 0x0101010101010101 + 0x3830282018100800)));
+  return reinterpret_cast<u32>(lookup_bytes(reinterpret_cast<u8>(select(reinterpret_cast<u32>(keep), other, word)),
+                                            reinterpret_cast<u32>(vector * 0x0101010101010101 + 0x3830282018100800)));
 }
 /// The same of pairs of vectors with the even and the odd elements of 2 * lanes.
 UFP4_LANE u32 sort_code_pairs(u32 word) {
   const u32 lane = {0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12},
             pair = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3};
-  return as_bits(lookup_bytes(reinterpret_cast<u8>(word), (lane * 4u + pair) * 0x01010101u + 0x0C080400u));
+  return reinterpret_cast<u32>(
+      lookup_bytes(reinterpret_cast<u8>(word), (lane * 4u + pair) * 0x01010101u + 0x0C080400u));
 }
 
 /// Vectors at .. at + 7. Those of bf16 are pairs of the even and of the odd elements of 2 * lanes neighbours.
@@ -163,7 +164,7 @@ UFP4_LANE void store_eight(const rounding_plan& p, u32 word, std::uint8_t* codes
     for (std::size_t i = 0; i < count; ++i) {
       some.low = number + static_cast<std::uint32_t>(first + i * lanes);
       some.high = broadcast(static_cast<std::uint32_t>((first + i * lanes) >> 32));
-      some.high -= as_bits(some.low < number);
+      some.high -= reinterpret_cast<u32>(some.low < number);
       some.draw(1, word + i);
       transpose4(word[i]);
     }
@@ -243,7 +244,8 @@ void code_ordered_quotients(const rounding_plan& p, const ordered_part& c) {
 /// Whether all blocks have amax * scale < end.
 inline bool amax_below(const float* amax, const float* scale, std::size_t vectors, float end) {
   u32 below = ~u32{};
-  for (std::size_t i = 0; i < vectors; i += lanes) below &= as_bits(rounded(load(amax + i) * load(scale + i)) < end);
+  for (std::size_t i = 0; i < vectors; i += lanes)
+    below &= reinterpret_cast<u32>(rounded(load(amax + i) * load(scale + i)) < end);
   return !any(~below);
 }
 inline void prepare_halves(const rounding_plan& p, vector_factors& f, std::size_t vectors) {
@@ -259,7 +261,7 @@ void prepare_near(const rounding_plan& p, vector_factors& f, std::size_t vectors
     store(f.scale + i, of_block.scale);
     store(f.bound + i, of_block.bound);
     // Scales and reciprocals from 2^-64 to 2^64: nothing overflows or is subnormal.
-    in_range &= as_bits(as_bits(factor) - (63u << 23) < 128u << 23);
+    in_range &= reinterpret_cast<u32>(as_bits(factor) - (63u << 23) < 128u << 23);
   }
   f.in_range = !any(~in_range) && (Near::end == 0 || amax_below(f.amax, f.scale, vectors, Near::end));
 }
@@ -387,14 +389,11 @@ inline bool takes_ordered(const quantize_job& job) {
 }
 
 /// One call of quantize_lanes for such a job.
-class ordered_rows {
+class ordered_rows : quantize_call {
  public:
   ordered_rows(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out, quantize_report& report,
                const rounding_plan& plan, scales_of_amax* scales, const ordered_functions& functions)
-      : job_(job),
-        coder_(coder),
-        out_(out),
-        report_(report),
+      : quantize_call{job, coder, out, report},
         plan_(plan),
         choose_scales_(scales),
         do_(functions),
@@ -495,10 +494,6 @@ class ordered_rows {
     __builtin_memcpy(codes_at(row, k), codes, (width - k) / 2);
   }
 
-  const quantize_job& job_;
-  const kernel_coder& coder_;
-  const quantized_sink& out_;
-  quantize_report& report_;
   const rounding_plan& plan_;
   scales_of_amax* choose_scales_;
   ordered_functions do_;

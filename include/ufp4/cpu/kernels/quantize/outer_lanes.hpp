@@ -94,7 +94,7 @@ class outer_tiles {
   /// The amaxes of the finite elements of block b.
   u32 finite_amax(std::size_t b) const {
     const u32 limit = broadcast(infinity_bits);
-    if (lane_bits(as_bits(amax_[b] >= limit)) == 0) return amax_[b];
+    if (lane_bits(reinterpret_cast<u32>(amax_[b] >= limit)) == 0) return amax_[b];
     u32 amax{};
     for (std::size_t j = 0; j < block_; ++j) {
       const u32 m = as_bits(magnitude(load(tile_.x + (b * block_ + j) * lanes)));
@@ -222,7 +222,8 @@ class grid_scaler {
   UFP4_LANE std::uint32_t operator()(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
     constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
     const u32 watched = kind == scale_kind::e8m0 ? power_of_two(amax, s) : rounded_scale(kind, amax, outer, s);
-    const std::uint32_t special = lane_bits(as_bits(maximum(watched - least, as_bits(s.factor) - least) >= range));
+    const std::uint32_t special =
+        lane_bits(reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range));
     if (special != 0) replace_special(amax, special, outer, s);
     return special;
   }
@@ -263,7 +264,8 @@ class grid_scaler {
     const f32 x = as_float(amax), argument = rounded(two_level ? x * scale_factor(outer) : x / grid_.qmax);
     s.bits = encode_scale_bits(kind, argument);
     if (coder_->rule.what == rule_kind::up)
-      s.bits -= as_bits(decode_scale_bits<true>(kind, s.bits) < argument) & as_bits(s.bits < max_scale(kind));
+      s.bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, s.bits) < argument) &
+                reinterpret_cast<u32>(s.bits < max_scale(kind));
     const f32 scale = decode_scale_bits<true>(kind, s.bits);
     s.factor = two_level ? 1.0f / (scale * outer.decode) : scale;
     s.effective = effective(scale, outer);
@@ -275,7 +277,7 @@ class grid_scaler {
   /// The scales of the lanes whose bits in `special` are set.
   [[gnu::cold, gnu::noinline]] void replace_special(u32 amax, std::uint32_t special, const outer_lanes& outer,
                                                     grid_scales& s) const {
-    const u32 empty = as_bits(amax == 0u), nonfinite = as_bits(amax >= infinity_bits);
+    const u32 empty = reinterpret_cast<u32>(amax == 0u), nonfinite = reinterpret_cast<u32>(amax >= infinity_bits);
     s.bits = empty != 0u ? broadcast(zero_bits_) : s.bits;
     s.factor = (empty | nonfinite) != 0u ? broadcast(1.0f) : s.factor;
     s.effective = empty != 0u ? f32{} : s.effective;

@@ -20,7 +20,7 @@
 UFP4_BEGIN_LANES(quantize_kernel)
 
 /// One call of quantize_lanes.
-class lane_quantizer {
+class lane_quantizer : quantize_call {
  public:
   /// The functions that depend on what the call needs.
   struct functions {
@@ -33,10 +33,7 @@ class lane_quantizer {
   };
   lane_quantizer(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out, quantize_report& report,
                  const rounding_plan& plan, const functions& f)
-      : job_(job),
-        coder_(coder),
-        out_(out),
-        report_(report),
+      : quantize_call{job, coder, out, report},
         transform_(f.transform(job.transform)),
         plan_(plan),
         divides_(scale_divides(job.format)),
@@ -245,10 +242,6 @@ class lane_quantizer {
     for (std::size_t i = 0; i < count; ++i) to[i] = as_bits(rounded(as_float(from[i])));
   }
 
-  const quantize_job& job_;
-  const kernel_coder& coder_;
-  const quantized_sink& out_;
-  quantize_report& report_;
   value_scales* from_values_ = nullptr;  ///< of a rule that reads values; set with what depends on it:
   void (lane_quantizer::*choose_by_values_)(std::size_t blocks) = nullptr;
   void (lane_quantizer::*keep_row_)(std::size_t blocks, std::size_t r, bool exists) = nullptr;

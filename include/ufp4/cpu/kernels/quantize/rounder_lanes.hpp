@@ -85,7 +85,7 @@ inline float end_of_binade(float x) { return ufp4::detail::to_float((to_bits(x) 
 /// Stochastic rounding of a value at `distance` from its lower neighbour (numerics 3): bit 16 is set if it moves up.
 UFP4_LANE u32 stochastic_carry(f32 distance, f32 gap_reciprocal, u32 random) {
   const f32 k = fma(distance, gap_reciprocal, broadcast(0.5f));
-  return as_bits(__builtin_convertvector(k, i32)) + random;
+  return reinterpret_cast<u32>(__builtin_convertvector(k, i32)) + random;
 }
 
 /// Stochastic rounding on magnitudes 0 .. 7 units: index and fraction in one sum, floor(fl(|t| / unit * 65536 + 1/2)).
@@ -142,7 +142,9 @@ struct bin_ends {
   i32 first, last;
   UFP4_LANE explicit bin_ends(const level_bins& b)
       : first(reinterpret_cast<i32>(broadcast(b.first))), last(reinterpret_cast<i32>(broadcast(b.last))) {}
-  UFP4_LANE u32 clamped(u32 bin) const { return as_bits(minimum(maximum(reinterpret_cast<i32>(bin), first), last)); }
+  UFP4_LANE u32 clamped(u32 bin) const {
+    return reinterpret_cast<u32>(minimum(maximum(reinterpret_cast<i32>(bin), first), last));
+  }
 };
 #endif
 
@@ -159,7 +161,7 @@ struct cuts_rounder {
     for (int i = 0; i < plan.cuts; ++i) {
       const f32 cut = broadcast(plan.cut[i]);
 #pragma GCC unroll 4
-      for (std::size_t j = 0; j < count; ++j) index[j] -= as_bits(t[j] > cut);
+      for (std::size_t j = 0; j < count; ++j) index[j] -= reinterpret_cast<u32>(t[j] > cut);
     }
   }
 #if UFP4_LANE_COUNT == 16
@@ -173,7 +175,7 @@ struct cuts_rounder {
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < count; ++j) {
       const u32 bin = ends.clamped(as_bits(fma(t[j], per_width, zero)));
-      index[j] = as_bits(lookup(below[0], below[1], bin)) - as_bits(t[j] > lookup(cut[0], cut[1], bin));
+      index[j] = as_bits(lookup(below[0], below[1], bin)) - reinterpret_cast<u32>(t[j] > lookup(cut[0], cut[1], bin));
     }
   }
 #endif
@@ -183,7 +185,7 @@ struct cuts_rounder {
   UFP4_LANE u32 moved(f32 t, u32 index, u32 random) const {
     const table16 level = load_table(plan.level), gap = load_table(plan.gap);
     t = at_most(at_least(t, broadcast(plan.level[0])), broadcast(plan.level[plan.cuts]));
-    const u32 negative = as_bits(t < 0.0f) & 1u;
+    const u32 negative = reinterpret_cast<u32>(t < 0.0f) & 1u;
     f32 distance = magnitude(t - lookup(level, index + negative)), by = lookup(gap, index);
     if (!plan.exact_gaps) {  // the product with 65536 is exact, so one rounding or two are the same
       distance = distance / by;
@@ -253,7 +255,7 @@ struct near_uniform_stochastic {
       : scale(1.0f / factor * (65536.0f / p.unit)), bound(factor * (7 * p.unit)), offset(broadcast(1.5f)) {}
   UFP4_LANE u32 operator()(f32 x, u32& doubt, u32 random) const {
     const f32 fraction = fma(magnitude_at_most(x, bound), scale, offset);
-    const u32 sum = as_bits(__builtin_convertvector(fraction, i32)) + random;
+    const u32 sum = reinterpret_cast<u32>(__builtin_convertvector(fraction, i32)) + random;
     doubt = minimum(doubt, sum & 0xFFFFu);
     return sum;
   }

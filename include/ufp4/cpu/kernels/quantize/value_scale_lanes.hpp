@@ -68,8 +68,9 @@ inline u32 percentile_lanes(const float* x, std::size_t length, int rank) {
   u32 least{};
   for (std::uint32_t bit = 0x40000000u; bit != 0; bit >>= 1) {
     u32 below{};
-    for (std::size_t k = 0; k < length; ++k) below -= as_bits(as_bits(magnitude(load(x + k * lanes))) < least + bit);
-    least += as_bits(below < static_cast<std::uint32_t>(rank)) & bit;
+    for (std::size_t k = 0; k < length; ++k)
+      below -= reinterpret_cast<u32>(as_bits(magnitude(load(x + k * lanes))) < least + bit);
+    least += reinterpret_cast<u32>(below < static_cast<std::uint32_t>(rank)) & bit;
   }
   return least;
 }
@@ -81,7 +82,7 @@ inline u32 candidate_scales(scale_kind kind, u32 base, int j, u32& exists) {
     return encode_scale_bits(
         kind, rounded(decode_scale_bits<true>(kind, base) * broadcast(1.0f + static_cast<float>(j) / 32.0f)));
   const u32 code = base + static_cast<std::uint32_t>(j);  // below 0 it wraps beyond the largest code
-  exists = as_bits(code <= max_scale(kind));
+  exists = reinterpret_cast<u32>(code <= max_scale(kind));
   return code;
 }
 
@@ -104,7 +105,7 @@ struct least_error_scale {
   u32 bits{}, found{};
   f32 error{};
   UFP4_LANE void compare(u32 where, u32 other, f32 err) {
-    const u32 better = where & (~found | as_bits(err < error));
+    const u32 better = where & (~found | reinterpret_cast<u32>(err < error));
     bits = better != 0u ? other : bits;
     error = better != 0u ? err : error;
     found |= where;
@@ -192,7 +193,7 @@ class value_scales {
 #if UFP4_LANE_COUNT == 16
     if (error_.bins.usable && has_float_steps(plain_.format.scale)) {
       const float_steps step(plain_.format.scale, decode_scale_bits<true>(plain_.format.scale, base), window);
-      const u32 live = as_bits(amax - 1u < infinity_bits - 1u);  // not 0, finite
+      const u32 live = reinterpret_cast<u32>(amax - 1u < infinity_bits - 1u);  // not 0, finite
       if (step.count <= float_steps::most &&
           lane_bits(live & ~error_estimates::hold(error_.bins, step, as_float(amax))) == 0)
         return search_by_estimates(v, step, as_float(amax), live);
@@ -216,10 +217,10 @@ class value_scales {
   [[gnu::noinline]] trial search_by_estimates(const lane_values& v, const float_steps& step, f32 amax, u32 live) const {
     const error_estimates estimates(error_.bins, error_.estimate, v.x, v.length, step, amax);
     const f32 limit = largest_estimate(given_.error, estimates.smallest, amax, v.length);
-    const u32 several = as_bits(estimates.second <= limit) & live;
+    const u32 several = reinterpret_cast<u32>(estimates.second <= limit) & live;
     least_error_scale best{step.bits(estimates.multiplier)};
     for (int i = 0; i < step.count && lane_bits(several) != 0; ++i) {
-      const u32 left = as_bits(estimates.error[i] <= limit) & several;
+      const u32 left = reinterpret_cast<u32>(estimates.error[i] <= limit) & several;
       if (lane_bits(left) == 0) continue;
       const trial t = try_scales(step.bits(step.multiplier(i)));
       best.compare(left, t.bits, error_of(v, t));
@@ -240,12 +241,12 @@ class value_scales {
   u32 percentile_of_blocks(const lane_values& v, u32 amax) const {
     const int rank = percentile_rank(static_cast<int>(v.length), given_.per_mille);
     const u32 least = percentile_lanes(v.x, v.length, rank);
-    const u32 keeps = as_bits(amax >= infinity_bits) | as_bits(least == 0u);
+    const u32 keeps = reinterpret_cast<u32>(amax >= infinity_bits) | reinterpret_cast<u32>(least == 0u);
     return keeps != 0u ? amax : least;
   }
   void finish(u32 amax, const trial& best, u32& bits, lane_scales& s, quantize_report& report) const {
-    const u32 nonfinite = as_bits(amax >= infinity_bits), empty = as_bits(amax == 0u);
-    const u32 underflowed = as_bits(best.factor == 0.0f) & ~nonfinite & ~empty;
+    const u32 nonfinite = reinterpret_cast<u32>(amax >= infinity_bits), empty = reinterpret_cast<u32>(amax == 0u);
+    const u32 underflowed = reinterpret_cast<u32>(best.factor == 0.0f) & ~nonfinite & ~empty;
     const u32 nan = broadcast(nan_scale(plain_.format.scale));
     bits = nonfinite != 0u ? nan : empty != 0u ? u32{} : best.bits;
     s.zero = nonfinite | empty | underflowed;

@@ -50,7 +50,7 @@ struct wide_rounder {
     else
       n -= fraction >= away;
     const i32 sign = reinterpret_cast<i32>(t) >> 31;
-    return as_bits((n ^ sign) - sign);
+    return reinterpret_cast<u32>((n ^ sign) - sign);
   }
 };
 
@@ -95,11 +95,11 @@ struct wide_float_rounder : wide_float_codes {
     const f32 quanta = a * as_float(((277u - dropped) << 23) - binade);
     const i32 below = __builtin_convertvector(quanta, i32);
     const f32 fraction = quanta - to_float(below);
-    u32 count = as_bits(below);
+    u32 count = reinterpret_cast<u32>(below);
     if constexpr (is_random)
       count += stochastic_carry(fraction, broadcast(65536.0f), random) >> 16;
     else
-      count -= as_bits(fraction >= away);
+      count -= reinterpret_cast<u32>(fraction >= away);
     return code(count, binade, t);
   }
 };
