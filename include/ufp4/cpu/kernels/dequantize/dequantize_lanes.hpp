@@ -2,12 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The scales of a stretch of columns are decoded first and multiplied by the tensor scale; then sixteen codes take a
-// lookup, a product and a store. Needs the names of simd/, and
-//
-// | grid_table, load_grid(values) | the sixteen values of a grid, as decode16 reads them                              |
-// | decode16(table, codes, v)     | the values of sixteen codes in memory order                                       |
-// | store_bf16<by_unit>(p, v)     | RNE where adding half an ulp to a NaN's bits leaves a NaN; by_unit: rounded by an |
-// |                               | instruction that takes subnormals for zeros                                       |
+// lookup, a product and a store. store_bf16<by_unit> rounds by an instruction that takes subnormals for zeros.
 #if !defined(UFP4_DEQUANTIZE_LANES)
 #define UFP4_DEQUANTIZE_LANES
 #include <ufp4/cpu/kernels/dequantize/extended_lanes.hpp>

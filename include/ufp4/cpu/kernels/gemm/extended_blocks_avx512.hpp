@@ -3,15 +3,7 @@
 //
 // The values of a format are integers of one unit, so the byte of a decoded element is an entry of one table. Its index
 // is the code in bits 0 to 3 and, in bits 4 and 5, its selector: the number of the block's grid or the sum of the
-// element's exponents.
-//
-// | stored_dwords_of    | what is stored for blocks of sixteen rows, a row a lane                   |
-// | decode_stored       | their scales, and their selectors where a block has several grids         |
-// | multiply_by_outer   | the scales times their outer scales                                       |
-// | exponent_selectors  | the selectors of one-bit exponents of sixteen rows; selector_of: of a row |
-// | selected_table      | the table; selected: its entries for codes and selectors                  |
-//
-// Lanes of rows that the matrix does not have repeat its last row.
+// element's exponents. Lanes of rows that the matrix does not have repeat its last row.
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/pack_avx512.hpp>

@@ -11,22 +11,19 @@
 //
 // A class of dot products, which is its layout or names it as `layout`:
 //
-// | tier, name, tile_depth     | of the kernel; fits(job): whether no sum overflows                                 |
-// | sum, begin(sum, start)     | the dot products of a unit and the tile's columns                                  |
-// | add<first>(sums, left, right) | of a piece; `first` of a block, where first_begins: sums begin with it          |
-// | end(sum, start, c)         | register c, as bits                                                                |
+// | fits(job)                      | whether no sum overflows                                                        |
+// | begin(sum, start)              | the dot products of a unit and the tile's columns; end(sum, start, c): as bits  |
+// | add<first>(sums, left, right)  | of a piece; first_begins: where it is the first of a block the sums begin there |
 //
 // A layout:
 //
-// | left_piece, right_piece    | bytes of a piece of four rows, of the tile's columns                               |
-// | left_ends, right_ends      | bytes after a block's pieces                                                       |
-// | offset(job)                | is added to the integers of the right operand                                      |
-// | put_left(at, r, v)         | a piece of row r                                                                   |
-// | put_right(at, i, a, b)     | quads i and i + 2 (i = 0, 1) of a vector of columns, the first at column_bytes * c |
-// | put_left_scale(ends, r, s) | the scale of row r; correct(job, ends, r, sum): what an offset needs               |
-// | unit_rows, unit_registers  | rows of C in a unit, and the registers that hold it                                |
-// | start, by_rows(ends, u)    | where the dot products of a unit start; its scales, as all its registers have them |
-// | load_c, store_c            | register c of a unit of C                                                          |
+// | left_piece, right_piece        | bytes of a piece of four rows, of the tile's columns                            |
+// | left_ends, right_ends          | bytes after a block's pieces                                                    |
+// | offset(job), corrected_start   | of the integers of the right operand; what it needs to be stored for a row      |
+// | put_left(at, r, v)             | a piece of row r                                                                |
+// | put_right(at, i, a, b)         | quads i and i + 2 (i = 0, 1) of a vector of columns; at: column_bytes a column  |
+// | unit_rows, unit_registers      | rows of C in a unit, and the registers that hold it                             |
+// | start, by_rows(ends, u)        | where a unit's dot products start; its scales, as all its registers have them   |
 #include <ufp4/cpu/kernels/gemm/gemm_f32_lanes.hpp>
 
 UFP4_BEGIN_LANES()

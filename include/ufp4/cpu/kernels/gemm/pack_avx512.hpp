@@ -2,15 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A dword of codes is 8 consecutive k of one row. Eight of them, 64 k, are loaded from each of sixteen rows and
-// transposed; scales likewise. An interleaved operand (matrix/job.hpp) is stored transposed already.
-//
-// | codes_of   | a range of K of sixteen rows, for codes_at; copied first where rows or k are missing            |
-// | codes_at   | the codes of 64 k: lane r of v[j] is row r, k 8 j .. 8 j + 7, the first k in the low nibble     |
-// | low, high  | a byte table looked up by the even k, and by the odd k, of such a vector                        |
-// | scales_of  | the block scales of sixteen rows as binary32, sixteen floats a block; row_scales_of: of one row |
-// | store_sums | store_part, sixteen elements at a time                                                          |
-//
-// Lanes of rows that the matrix does not have repeat its last row.
+// transposed; scales likewise. An interleaved operand (matrix/job.hpp) is stored transposed already. Lanes of rows that
+// the matrix does not have repeat its last row.
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/gemm_integers.hpp>
@@ -74,8 +67,8 @@ struct code_rows {
 /// Bytes that codes_of may need for `depth` k.
 constexpr std::size_t staged_code_bytes(std::size_t depth) { return (depth + 127) / 128 * 1024; }
 
-/// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32. Row must be a multiple of 16 where the
-/// operand is interleaved. `staged` holds staged_code_bytes(depth).
+/// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32; copied first where rows or k are missing.
+/// Row must be a multiple of 16 where the operand is interleaved. `staged` holds staged_code_bytes(depth).
 template <features needs = features::all>
 code_rows codes_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
                    std::uint8_t* staged) {
@@ -96,7 +89,7 @@ code_rows codes_of(const quantized_source& q, std::size_t row, std::size_t live,
   return {staged, step, false};
 }
 
-/// The codes of 64 k, from k on.
+/// The codes of 64 k, from k on: lane r of v[j] is row r, k 8 j .. 8 j + 7, the first k in the low nibble.
 UFP4_LANE octad codes_at(const code_rows& rows, std::size_t k) {
   if (!rows.interleaved) return transposed_32(rows.p + k / 2, rows.step);
   return interleaved_32(rows.p + k * 8);
