@@ -179,7 +179,7 @@ prepare() {
   # Lane headers are read once for each instruction set, through kernels_avx2.hpp and others.
   foreign=neon # kernels of the other architecture
   [ "$(uname -m)" != aarch64 ] || foreign='(avx|amx)'
-  headers=$(find include/ufp4 -name '*.hpp' | sort -r | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan|cpu/.*lane|cpu/kernels/.*'"$foreign"')' |
+  headers=$(find include/ufp4 -name '*.hpp' | sort -r | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan|cpu/.*lane|cpu/(kernels|simd)/.*'"$foreign"')' |
     sed 's|^include/||')
   [ -d /usr/include/eigen3 ] || headers=$(grep -v eigen <<<"$headers")
   for header in $headers; do echo "#include <$header>"; done >"$work/all.cpp" # in the other order than other tests

@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 # Not: lane headers, which those of instruction sets include; mdspan, which libstdc++ 12 lacks; Eigen's bridge where Eigen is not; the stand-ins of rtc/.
 # Of the kernels those for the other architecture, which its argument names, neither.
 headers() {
-  find include/ufp4 -name '*.hpp' | sort | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan|cpu/.*lane|cpu/kernels/.*'"($1))" |
+  find include/ufp4 -name '*.hpp' | sort | grep -v -E '^include/ufp4/((gpu|cuda|hip)/|(cuda|hip)\.hpp|interop/mdspan|cpu/.*lane|cpu/(kernels|simd)/.*'"($1))" |
     sed 's|^include/||'
 }
 includes() {

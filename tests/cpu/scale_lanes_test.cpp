@@ -7,9 +7,12 @@
 #include <cstdint>
 
 #include <ufp4/cpu/elements.hpp>
+#if defined(__x86_64__)
 #include <ufp4/cpu/simd/avx2.hpp>
 #include <ufp4/cpu/simd/avx512.hpp>
+#elif defined(__aarch64__)
 #include <ufp4/cpu/simd/neon.hpp>
+#endif
 
 #include "support/catch.hpp"
 #include "support/skip.hpp"

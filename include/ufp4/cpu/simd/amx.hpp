@@ -14,12 +14,9 @@
 // Sources: Intel SDM volume 1, chapter 18, and volume 2: LDTILECFG, TILELOADD, TDPBF16PS.
 #pragma once
 
-#if defined(__x86_64__)
-
 #include <ufp4/cpu/simd/avx512.hpp>
 
-UFP4_BEGIN_TARGET(UFP4_AMX)
-namespace ufp4::cpu::detail::inline UFP4_CODE::amx {
+UFP4_BEGIN_REGION(amx, UFP4_AMX)
 
 /// The operand of LDTILECFG: palette 1 has eight tiles of at most 16 rows of 64 bytes.
 struct alignas(64) tile_config {
@@ -68,8 +65,4 @@ class tile_session {
   tile_session(const tile_session&) = delete;
   tile_session& operator=(const tile_session&) = delete;
 };
-
-}  // namespace ufp4::cpu::detail::inline UFP4_CODE::amx
-UFP4_END_TARGET
-
-#endif
+UFP4_END_REGION

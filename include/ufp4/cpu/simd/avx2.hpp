@@ -5,8 +5,6 @@
 // form for the registers that AVX-512 adds, which "v" also means in a file compiled for it.
 #pragma once
 
-#if defined(__x86_64__)
-
 #undef UFP4_LANES
 #define UFP4_LANES avx2
 #include <ufp4/cpu/simd/x86_lanes.hpp>
@@ -102,5 +100,3 @@ UFP4_END_LANES
 
 #include <ufp4/cpu/simd/shared_lanes.hpp>
 #undef UFP4_SHARED_LANES
-
-#endif

@@ -7,8 +7,6 @@
 // neon.hpp have the same names, so that a kernel body is written once, in a lane header.
 #pragma once
 
-#if defined(__x86_64__)
-
 #undef UFP4_LANES
 #define UFP4_LANES avx512
 #include <ufp4/cpu/simd/x86_lanes.hpp>
@@ -141,5 +139,3 @@ UFP4_END_LANES
 
 #include <ufp4/cpu/simd/shared_lanes.hpp>
 #undef UFP4_SHARED_LANES
-
-#endif

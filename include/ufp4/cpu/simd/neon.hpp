@@ -4,8 +4,6 @@
 // The names of avx512.hpp, four lanes wide; see there why they are not intrinsics. Every aarch64 machine has these.
 #pragma once
 
-#if defined(__aarch64__)
-
 #undef UFP4_LANES
 #define UFP4_LANES neon
 #include <ufp4/cpu/simd/lane_types.hpp>
@@ -185,5 +183,3 @@ UFP4_END_LANES
 
 #include <ufp4/cpu/simd/shared_lanes.hpp>
 #undef UFP4_SHARED_LANES
-
-#endif

@@ -3,8 +3,8 @@
 //
 // A function attribute does not apply to the lambdas and helpers inside a function, so kernels are written in regions
 // (architecture decision 4). Every #include of a header is above the region, which contains only kernels and the
-// instructions that they use. These are macros because a template cannot produce a pragma. Headers of kernels/ whose
-// name has an instruction set are for the compilers of its architecture; cpu/kernels.hpp includes them there.
+// instructions that they use. These are macros because a template cannot produce a pragma. Headers whose name
+// has an instruction set are for the compilers of its architecture; cpu/kernels.hpp includes them there.
 //
 // A lane header is read for the instruction set UFP4_LANES, which the header that includes it sets; by itself, as an
 // editor reads it, for the one that is set here.

@@ -7,10 +7,10 @@
 // | folded | value * scale, a bf16 number: in products of more than few_rows rows, for scales of 8 bits          |
 // | apart  | value; the sum of each block is scaled: otherwise, and where a product is subnormal or infinite     |
 //
-// A slice of 256 k of an element is summed from +0 by vdpbf16ps, the terms of less weight first (gemm_integers.hpp), and
-// added to the slices before it. Roundings (numerics 6), in units of 2^-24 of the sum of magnitudes: one for each of
-// at most 256 k, less than 2 for a second term, one for each slice or block after the first. That is at most K + 2, and
-// the roundings of the result take 3. Folded sums below 2^-126 are flushed, at most one for each k.
+// A slice of 256 k of an element is summed from +0 by vdpbf16ps, the terms of less weight first (gemm_integers.hpp),
+// and added to the slices before it. Roundings (numerics 6), in units of 2^-24 of the sum of magnitudes: one for each
+// of at most 256 k, less than 2 for a second term, one for each slice or block after the first. That is at most K + 2,
+// and the roundings of the result take 3. Folded sums below 2^-126 are flushed, at most one for each k.
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/gemv_plain_avx512.hpp>

@@ -67,8 +67,8 @@ struct code_rows {
 /// Bytes that codes_of may need for `depth` k.
 constexpr std::size_t staged_code_bytes(std::size_t depth) { return (depth + 127) / 128 * 1024; }
 
-/// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32; copied first where rows or k are missing.
-/// Row must be a multiple of 16 where the operand is interleaved. `staged` holds staged_code_bytes(depth).
+/// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32; copied where rows or k are missing. Row
+/// must be a multiple of 16 where the operand is interleaved. `staged` holds staged_code_bytes(depth).
 template <features needs = features::all>
 code_rows codes_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
                    std::uint8_t* staged) {

@@ -87,7 +87,7 @@ f32 error_by(const error_plan& p, const float* x, std::size_t length, f32 factor
 }
 
 // ---- Errors under the grids and scales that a block chooses from: what error_of of a grid (block/scale_rules.hpp) gives,
-// the codes where they are wanted.
+// with the codes where they are wanted.
 
 /// How the values of blocks are compared with those of a grid.
 struct grid_trial {
