@@ -81,7 +81,7 @@ UFP4_LANE u32 select(u32 mask, u32 a, u32 b) {
   return a;
 }
 /// Code j of a word from an index of three bits from `bit` on and its highest bit, the sign: the codes before are
-/// rotated down, so that indices follow each other and signs do. finish_codes moves the eight indices next to the signs.
+/// rotated down, so that indices follow each other and signs do. finish_codes moves the indices next to the signs.
 template <int bit>
 UFP4_LANE u32 add_signed_code(u32 word, int j, u32 index) {
   return j == 0 ? index : select(constant<(std::uint32_t{7} << bit) | 0x80000000>(), word >> 4 | word << 28, index);

@@ -54,7 +54,9 @@ inline std::uint32_t amax_plain(source x, std::size_t first, std::size_t last) {
 
 /// The amax of the finite elements of a tile, `span` a lane.
 inline std::uint32_t amax_of(const tile& t, std::size_t span) {
-  const std::uint32_t largest = largest_lane(amax_of_some(t.amax, span / 16));
+  u32 amax = t.amax[0];
+  for (std::size_t g = 1; g < span / 16; ++g) amax = maximum(amax, t.amax[g]);
+  const std::uint32_t largest = largest_lane(amax);
   return largest < infinity_bits ? largest : finite_amax(t.x, span * lanes);
 }
 

@@ -69,7 +69,11 @@ class outer_tiles {
   std::size_t read(std::size_t row, std::size_t k) {
     const std::size_t runs = runs_from(k), blocks = (runs + lanes - 1) / lanes * blocks_;
     read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
-    for (std::size_t b = 0; b < blocks; ++b) amax_[b] = amax_of_some(tile_.amax + b * block_ / 16, block_ / 16);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const u32* const sixteen = tile_.amax + b * block_ / 16;
+      amax_[b] = sixteen[0];
+      for (std::size_t g = 1; g < block_ / 16; ++g) amax_[b] = maximum(amax_[b], sixteen[g]);
+    }
     return blocks;
   }
 

@@ -119,7 +119,12 @@ class lane_quantizer : quantize_call {
     for (std::size_t r = 0, band = 0; r < runs; r += lanes, ++band) body(band, r, runs - r < lanes ? runs - r : lanes);
   }
 
-  u32 amax(std::size_t block) const { return amax_of_some(tile_.amax + block * block_ / 16, block_ / 16); }
+  u32 amax(std::size_t block) const {
+    const u32* sixteen = tile_.amax + block * block_ / 16;
+    u32 amax = sixteen[0];
+    for (std::size_t g = 1; g < block_ / 16; ++g) amax = maximum(amax, sixteen[g]);
+    return amax;
+  }
   /// How many vectors have the elements of as many blocks as there are lanes.
   std::size_t block_vectors() const { return static_cast<std::size_t>(job_.format.block.rows) * block_; }
   lane_values values_of(std::size_t b) const {

@@ -77,13 +77,6 @@ UFP4_LANE u32 amax_of_sixteen(const f32 (&v)[16]) {
   return maximum(maximum(amax[0], amax[1]), maximum(amax[2], amax[3]));
 }
 
-/// The amax of some neighbouring sixteens of a tile.
-UFP4_LANE u32 amax_of_some(const u32* sixteen, std::size_t count) {
-  u32 amax = sixteen[0];
-  for (std::size_t g = 1; g < count; ++g) amax = maximum(amax, sixteen[g]);
-  return amax;
-}
-
 /// The stages of a longer transform that combine vectors `span` and, for radix 4, `2 * span` apart; then a factor.
 template <std::size_t radix>
 [[gnu::noinline]] void transform_across(float* x, std::size_t n, std::size_t span, float factor) {
