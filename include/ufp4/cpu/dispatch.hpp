@@ -5,10 +5,6 @@
 // other one is an error that lists those that can be used.
 #pragma once
 
-#include <cstddef>
-#include <cstdlib>
-#include <string>
-#include <string_view>
 #include <ufp4/cpu/context.hpp>
 #include <ufp4/cpu/detect.hpp>
 #include <ufp4/cpu/kernel_tables.hpp>

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <ufp4/cpu/dispatch.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {

@@ -6,7 +6,6 @@
 // that index, and stochastic rounding adds its random bits to an index and a fraction.
 #pragma once
 
-#include <cstdint>
 #include <ufp4/cpu/elements.hpp>
 #include <ufp4/round/round_to_grid.hpp>
 
