@@ -27,7 +27,7 @@
 #include <ufp4/cpu/kernels/quantize/amax_lanes.hpp>
 #include <ufp4/cpu/kernels/quantize/quantize_lanes.hpp>
 
-UFP4_BEGIN_LANES()
+namespace ufp4::cpu::detail::inline UFP4_CODE::UFP4_LANES {
 
 /// The rows of these kernels in the tables of cpu/kernels.hpp.
 template <features needs>
@@ -45,4 +45,5 @@ inline constexpr kernel_row<dequantize_function> lane_dequantize{
 template <features>
 inline constexpr kernel_row<hadamard_function> lane_hadamard{isa::UFP4_LANES, UFP4_WITH_LANES("hadamard_"),
                                                              &transform_kernel::hadamard_rows};
-UFP4_END_LANES
+
+}  // namespace ufp4::cpu::detail::inline UFP4_CODE::UFP4_LANES
