@@ -182,11 +182,12 @@ struct trial_functions {
 };
 template <bool divides, bool rescales, bool codes>
 trial_functions trial_functions_of(rounding_plan::kind rounding) {
-  constexpr auto* of_uniform = &code_trial<uniform_rounder, divides, rescales, codes>;
-  if (rounding == rounding_plan::kind::uniform) return {of_uniform, of_uniform};
-  if (rounding == by_binades)
-    return {&code_trial<binade_rounder, divides, rescales, codes>,
-            &code_trial<in_range_rounder, divides, rescales, codes>};
+  constexpr auto of = []<class Rounder>(const Rounder*) { return &code_trial<Rounder, divides, rescales, codes>; };
+  constexpr const uniform_rounder* uniform = nullptr;
+  constexpr const binade_rounder* binades = nullptr;
+  constexpr const in_range_rounder* in_range = nullptr;
+  if (rounding == rounding_plan::kind::uniform) return {of(uniform), of(uniform)};
+  if (rounding == by_binades) return {of(binades), of(in_range)};
   return {&code_trial_by_cuts<divides, rescales, codes>, &code_trial_by_cuts<divides, rescales, codes>};
 }
 template <bool codes>
