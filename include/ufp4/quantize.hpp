@@ -3,8 +3,8 @@
 //
 // An operation takes the format, as data or as a template argument; a matrix_view (or matrix) of float, bf16 or fp16
 // (matrix_element lists the types); and policies in any order: a transform, a rounding policy, a scale rule,
-// tensor_amax, shard, count_into, cpu::context. A rounding policy or scale rule of the program, and a compat preset, run
-// in portable code; cpu::explain reports it.
+// tensor_amax, shard, count_into, cpu::context. A rounding policy or scale rule of the program, and a compat preset,
+// run in portable code; cpu::explain reports it.
 //
 // | blocks and transform | along the columns (the contraction axis); transpose(x) for the rows                        |
 // | ragged columns       | padded with zeros to a multiple of the longer of block and transform, before the transform |

@@ -1,4 +1,4 @@
-// ufp4 - the policies of a call, in any order: transform, rounding, scale rule, tensor_amax, shard, count_into, context.
+// ufp4 - the policies of a call, in any order: transform, rounding, scale rule, tensor_amax, shard and the others.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
