@@ -138,14 +138,15 @@ class recipe_engine final : public linear_engine<float> {
     y.resize(x.rows(), w.rows() / static_cast<index>(s.experts));
     const input weights = view_of(w);
     by_expert(linear, s, x, weights, no_rows(weights), y,
-              [](const auto&... arguments) { ufp4::linear_forward_grouped(arguments...); });
+              [](const auto& ctx, const auto&... arguments) { ufp4::linear_forward_grouped(arguments..., {}, ctx); });
   }
   void backward_input(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& w,
                       matrix<float>& dx) override {
     dx.resize(dy.rows(), w.cols());
     const input weights = view_of(w);
-    by_expert(linear, s, dy, weights, no_columns(weights), dx,
-              [](const auto&... arguments) { ufp4::linear_backward_input_grouped(arguments...); });
+    by_expert(linear, s, dy, weights, no_columns(weights), dx, [](const auto& ctx, const auto&... arguments) {
+      ufp4::linear_backward_input_grouped(arguments..., {}, ctx);
+    });
   }
   void backward_weight(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& x,
                        matrix<float>& dw) override {
