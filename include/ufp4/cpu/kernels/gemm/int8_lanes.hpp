@@ -239,7 +239,8 @@ struct int8_tiles {
         Dots::template add<true>(sum, left, right);
         left += Dots::left_piece, right += Dots::right_piece;
       }
-      for (; left != ends; left += Dots::left_piece, right += Dots::right_piece)
+      for (std::size_t i = Dots::first_begins ? 16 : 0; i < block;
+           i += 16, left += Dots::left_piece, right += Dots::right_piece)
         Dots::template add<false>(sum, left, right);
 #pragma GCC unroll 4
       for (std::size_t u = 0; u < units; ++u) {
