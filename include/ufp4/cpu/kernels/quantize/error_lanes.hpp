@@ -182,12 +182,18 @@ struct trial_functions {
 };
 template <bool divides, bool rescales, bool codes>
 trial_functions trial_functions_of(rounding_plan::kind rounding) {
+  using kind = rounding_plan::kind;
   constexpr auto of = []<class Rounder>(const Rounder*) { return &code_trial<Rounder, divides, rescales, codes>; };
   constexpr const uniform_rounder* uniform = nullptr;
-  constexpr const binade_rounder* binades = nullptr;
-  constexpr const in_range_rounder* in_range = nullptr;
-  if (rounding == rounding_plan::kind::uniform) return {of(uniform), of(uniform)};
-  if (rounding == by_binades) return {of(binades), of(in_range)};
+  if (rounding == kind::uniform) return {of(uniform), of(uniform)};
+  if constexpr (cheap_lookup) {
+    constexpr const halves_rounder* halves = nullptr;
+    constexpr const signed_halves_rounder* in_range = nullptr;
+    if (rounding == kind::halves) return {of(halves), of(in_range)};
+  } else {
+    constexpr const two_bit_mantissa_rounder* two_bit = nullptr;
+    if (rounding == kind::two_bit_mantissa) return {of(two_bit), of(two_bit)};
+  }
   return {&code_trial_by_cuts<divides, rescales, codes>, &code_trial_by_cuts<divides, rescales, codes>};
 }
 template <bool codes>
