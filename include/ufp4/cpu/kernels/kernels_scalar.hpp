@@ -4,7 +4,7 @@
 
 #include <ufp4/cpu/elements.hpp>
 
-namespace ufp4::cpu::detail::inline UFP4_TYPES {
+namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// One run of one strip: the transformed values, padded with zeros, and their codes and scales.
 struct coded_run {
@@ -18,10 +18,6 @@ struct coded_run {
   int height = 1;        ///< rows of the strip
   int cols = 0;          ///< elements of a row of the run; also the stride of x and codes
 };
-
-}  // namespace ufp4::cpu::detail::inline UFP4_TYPES
-
-namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// Calls transform(t, first) for every t.n elements of a row: a run holds several where blocks are longer than that.
 template <class Transform>
@@ -47,22 +43,16 @@ inline void load_run(const quantize_job& job, std::size_t strip, std::size_t fir
       for (std::size_t k = 0; k < count; ++k) x[k] = static_cast<float>(round_to<bf16>(x[k]));
     each_transform(job.transform, width, x, hadamard_forward);
   }
-  ufp4::detail::settle(run.x);
+  settle(run.x);
 }
 
-/// body(run) for every run of strips first .. last - 1.
-template <class Body>
-void each_run(const quantize_job& job, std::size_t first, std::size_t last, const Body& body) {
-  coded_run run;
-  for (std::size_t strip = first; strip < last; ++strip)
-    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
-      load_run(job, strip, k, run);
-      body(run);
-    }
+/// Raises the bits of an amax to |x|, if x is finite.
+inline void raise_amax(float x, std::uint32_t& amax) {
+  const std::uint32_t m = magnitude_bits(x);
+  if (m < infinity_bits && m > amax) amax = m;
 }
 
-/// Codes every block of a run. With an array of outer scales, amax[i] is the bits of the amax of what the strip's i-th
-/// outer scale covers, from which the coder's constants follow.
+/// Codes every block of a run. amax[i]: the bits of the amax of what outer scale i of the strip covers, if it has some.
 template <class Coder>
 void code_run(const quantize_job& job, Coder& coder, [[maybe_unused]] const std::uint32_t* amax, coded_run& run,
               quantize_report& report) {
@@ -101,31 +91,17 @@ inline void store_codes(const quantize_job& job, const coded_run& run, const qua
                   encode_scale(job.format.outer.type, run.outer[b]));
 }
 
-/// The amaxes of what the outer scales of a strip cover, of formats with an array of them.
-class outer_amaxes {
- public:
-  explicit outer_amaxes(const quantize_job& job)
-      : covered_(outer_columns(job.format, job.padded_cols)), bits_(outer_count(job.format, job.padded_cols)) {}
-
-  /// The bits of the largest finite magnitude of each, after the transform. Reads the whole strip, into `run`.
-  void find(const quantize_job& job, std::size_t strip, coded_run& run) {
-    for (std::size_t i = 0; i < bits_.size(); ++i) bits_[i] = 0;
-    for (std::size_t k = 0; bits_.size() != 0 && k < job.padded_cols; k += job.run()) {
-      load_run(job, strip, k, run);
-      const auto width = static_cast<std::size_t>(run.cols);
-      for (std::size_t i = 0; i < static_cast<std::size_t>(run.height) * width; ++i) {
-        const std::uint32_t m = magnitude_bits(run.x[i]);
-        std::uint32_t& amax = bits_[(k + i % width) / covered_];
-        if (m < infinity_bits && m > amax) amax = m;
-      }
-    }
+/// The bits of the amax of what each outer scale of a strip covers, after the transform. Reads the strip, into `run`.
+inline void find_outer_amaxes(const quantize_job& job, std::size_t strip, coded_run& run,
+                              buffer<std::uint32_t>& amaxes) {
+  const std::size_t covered = outer_columns(job.format, job.padded_cols);
+  for (std::size_t i = 0; i < amaxes.size(); ++i) amaxes[i] = 0;
+  for (std::size_t k = 0; amaxes.size() != 0 && k < job.padded_cols; k += job.run()) {
+    load_run(job, strip, k, run);
+    for (int i = 0; i < run.height * run.cols; ++i)
+      raise_amax(run.x[i], amaxes[(k + static_cast<std::size_t>(i % run.cols)) / covered]);
   }
-  const std::uint32_t* bits() const { return bits_.data(); }
-
- private:
-  std::size_t covered_;
-  buffer<std::uint32_t> bits_;
-};
+}
 
 /// body(run) for every run of strips first .. last - 1, coded. Coder: block_coder, or that of a compat preset.
 template <class Coder, class Body>
@@ -133,12 +109,12 @@ void each_coded_run(const quantize_job& job, const Coder& with, std::size_t firs
                     quantize_report& report, const Body& body) {
   coded_run run;
   Coder coder = with;
-  outer_amaxes amaxes(job);
+  buffer<std::uint32_t> amaxes(outer_count(job.format, job.padded_cols));
   for (std::size_t strip = first; strip < last; ++strip) {
-    amaxes.find(job, strip, run);
+    find_outer_amaxes(job, strip, run, amaxes);
     for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
       load_run(job, strip, k, run);
-      code_run(job, coder, amaxes.bits(), run, report);
+      code_run(job, coder, amaxes.data(), run, report);
       body(run);
     }
   }
@@ -163,8 +139,7 @@ inline void decode_run(const quantize_job& job, const coded_run& run, float* q) 
   }
 }
 
-/// dequantize(quantize(x)) of strips first .. last - 1; undo_transform also applies the inverse transform. x and out
-/// may be the same matrix.
+/// dequantize(quantize(x)) of strips first .. last - 1, and the inverse transform if asked. x may be out.
 template <class Coder>
 void fake_quantize_strips(const quantize_job& job, const Coder& coder, bool undo_transform, const sink& out,
                           std::size_t first, std::size_t last, quantize_report& report) {
@@ -181,14 +156,14 @@ void fake_quantize_strips(const quantize_job& job, const Coder& coder, bool undo
 
 /// The bits of the amax of the finite elements, after the transform, in strips first .. last - 1.
 inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std::size_t last) {
-  std::uint32_t largest = 0;
-  each_run(job, first, last, [&](const coded_run& run) {
-    for (int i = 0; i < run.height * run.cols; ++i) {
-      const std::uint32_t m = magnitude_bits(run.x[i]);
-      if (m < infinity_bits && m > largest) largest = m;
+  std::uint32_t amax = 0;
+  coded_run run;
+  for (std::size_t strip = first; strip < last; ++strip)
+    for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
+      load_run(job, strip, k, run);
+      for (int i = 0; i < run.height * run.cols; ++i) raise_amax(run.x[i], amax);
     }
-  });
-  return largest;
+  return amax;
 }
 
 /// The kernel in the table of kernels: the library's own policies, as values.
@@ -196,19 +171,18 @@ template <features needs = features::all>
 void quantize_scalar(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out, std::size_t first,
                      std::size_t last, quantize_report& report) {
   constexpr features coded = needs & (features::further_parts | features::search | element_features);
-  if constexpr (has(needs, features::random_bits | features::other_rounding)) {
-    const block_coder<rounding_spec, scale_rule_spec, coded, const format_spec&> own{coder.format, coder.rule,
-                                                                                     coder.tensor, coder.rounding};
+  const auto quantize = [&](const auto& rounding) {
+    const block_coder<std::remove_cvref_t<decltype(rounding)>, scale_rule_spec, coded, const format_spec&> own{
+        coder.format, coder.rule, coder.tensor, rounding};
     quantize_strips(job, own, out, first, last, report);
-  } else {
-    const block_coder<nearest_even, scale_rule_spec, coded, const format_spec&> own{
-        coder.format, coder.rule, coder.tensor, {}};
-    quantize_strips(job, own, out, first, last, report);
-  }
+  };
+  if constexpr (has(needs, features::random_bits | features::other_rounding))
+    quantize(coder.rounding);
+  else
+    quantize(nearest_even{});
 }
 
-/// The scale of block b of a row, times `factor` (the tensor scale, or 1), rounded once; with an array of outer scales,
-/// whose formats have no tensor scale, times the outer scale.
+/// The scale of block b of a row times its outer scale, or without an array of them `factor`: the tensor scale, or 1.
 inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b, float factor) {
   return decode_block(q.format, load_block(q.scales, q.format, q.scale_index(row, b))) *
          (q.format.has_outer_array() ? q.outer_scale(row, b) : factor);
@@ -222,7 +196,7 @@ void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t f
   for (std::size_t i = first; i < last; ++i) {
     const std::uint8_t* codes = q.codes + q.code_index(i, 0);
     for (std::size_t k = 0; k < q.cols; k += length) {
-      const float effective = ufp4::detail::rounded(scale_at(q, i, k / length, q.tensor_scale));
+      const float effective = rounded(scale_at(q, i, k / length, q.tensor_scale));
       const std::size_t live = q.cols - k < length ? q.cols - k : length;
       for (std::size_t j = 0; j < live; ++j)
         values[j] = value_of(q.format, element_code(q.format, codes, k + j)) * effective;
@@ -238,8 +212,7 @@ void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t f
   }
 }
 
-/// Transforms rows first .. last - 1, run by run. x is read as if padded with zeros; out is written where it has
-/// columns. Either may have more columns; both may be the same matrix.
+/// Transforms rows first .. last - 1. x is read as if padded with zeros, out written where it has columns; may be x.
 inline void hadamard_scalar(const transform_spec& t, bool inverse, const source& x, const sink& out, std::size_t first,
                             std::size_t last) {
   const std::size_t n = t.n, cols = x.cols > out.cols ? x.cols : out.cols;
@@ -250,10 +223,7 @@ inline void hadamard_scalar(const transform_spec& t, bool inverse, const source&
       const std::size_t in = within(x.cols, k);
       if (in != 0) load_row(x, i, k, in, run);
       for (std::size_t j = in; j < n; ++j) run[j] = 0.0f;
-      if (inverse)
-        hadamard_inverse(t, run);
-      else
-        hadamard_forward(t, run);
+      (inverse ? hadamard_inverse : hadamard_forward)(t, run);
       const std::size_t kept = within(out.cols, k);
       if (kept != 0) store_row(out, i, k, kept, run);
     }
