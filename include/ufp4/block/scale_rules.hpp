@@ -311,6 +311,14 @@ UFP4_HD float error_of(const Grid& grid, const block_values& v, const block_scal
   return err;
 }
 
+UFP4_HD inline block_scale four_or_six(const format_spec& f, search_error error, const tensor_constants& tensor,
+                                       const block_values& v, float amax) {
+  const float u = amax * tensor.scale_factor;
+  const block_scale six = scale_from_bits(f, tensor, encode_scale(f.scale, u));
+  const block_scale four = scale_from_bits(f, tensor, encode_scale(f.scale, 1.5f * u));
+  return error_of(f, v, four, error) < error_of(f, v, six, error) ? four : six;
+}
+
 /// The steps of a search, by_format replaced.
 UFP4_HD constexpr search_window window_of(scale_kind kind, const search_window& given) {
   const bool floats = has_float_steps(kind), power = kind == scale_kind::e8m0;
@@ -375,16 +383,13 @@ namespace ufp4::inline UFP4_CODE {
 UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_spec& rule,
                                         const tensor_constants& tensor, const block_values& v, float amax) {
   using namespace detail;
-  const auto scale_of = [&](std::uint32_t code) { return scale_from_bits(f, tensor, code); };
-  const auto error = [&](const block_scale& scale) { return error_of(f, v, scale, rule.error); };
-  if (rule.what == rule_kind::four_over_six) {
-    const float u = amax * tensor.scale_factor;
-    const block_scale six = scale_of(encode_scale(f.scale, u)), four = scale_of(encode_scale(f.scale, 1.5f * u));
-    return error(four) < error(six) ? four : six;
-  }
+  if (rule.what == rule_kind::four_over_six) return four_or_six(f, rule.error, tensor, v, amax);
   if (rule.what == rule_kind::percentile) amax = percentile_of(v, rule.per_mille, amax);
   const std::uint32_t bits = scale_bits_of_amax(f, rule.what, tensor, amax);
-  return rule.searches ? smallest_error(f.scale, rule, bits, scale_of, error) : scale_of(bits);
+  const auto scale_of = [&](std::uint32_t code) { return scale_from_bits(f, tensor, code); };
+  if (!rule.searches) return scale_of(bits);
+  return smallest_error(f.scale, rule, bits, scale_of,
+                        [&](const block_scale& scale) { return error_of(f, v, scale, rule.error); });
 }
 /// The same as choose_scale with a user's rule; NaN bits if its result is not a scale.
 template <scale_rule Rule>
