@@ -15,30 +15,13 @@ struct quantized_chunk {
   alignas(64) float scales[elements / 2];  ///< enough for blocks of 1 x 2; a higher block has fewer
   alignas(64) float values[most];          ///< decoded, before the inverse transform
 
-  /// The part of a job that is its strips [first, first + strips) and `cols` columns from k on.
-  static quantize_job part(const quantize_job& whole, std::size_t first, std::size_t strips, std::size_t k,
-                           std::size_t cols) {
-    const auto height = static_cast<std::size_t>(whole.format.block.rows);
-    quantize_job job = whole;
-    const std::size_t row = first * height, rows = strips * height, left = whole.x.rows - row;
-    const auto size = static_cast<std::ptrdiff_t>(whole.x.kind == dtype::f32 ? 4 : 2);
-    job.x.data = static_cast<const char*>(whole.x.data) + whole.x.offset(row, k) * size;
-    job.x.rows = left < rows ? left : rows;
-    job.x.cols = whole.x.cols - k < cols ? whole.x.cols - k : cols;
-    job.padded_cols = cols;
-    job.first_row += row;
-    job.first_col += k;
-    return job;
-  }
-
   quantized_source quantized(const quantize_job& job, float tensor_scale, std::size_t cols) const {
     return {codes, scales, job.format, job.x.rows, cols, job.padded_cols, tensor_scale, job.transform};
   }
 };
 
-/// Calls body(part, strip, strips, k) for rectangles that cover strips first .. last - 1: `part` is the part of the job
-/// that is `strips` strips from `strip` on and part.padded_cols columns from k on. The rectangles of some strips come
-/// in the order of their columns, then those of the next strips.
+/// Calls body(part, strip, strips, k) for rectangles that cover strips first .. last - 1, in the order of columns, then
+/// those of the next strips: `part` is the job of `strips` strips from `strip` on and part.padded_cols columns from k.
 template <class Body>
 void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, const Body& body) {
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
@@ -47,9 +30,16 @@ void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, 
   const std::size_t fit = cols == 0 ? 1 : quantized_chunk::elements / (cols * height), strips = fit == 0 ? 1 : fit;
   for (std::size_t s = first; s < last; s += strips)
     for (std::size_t k = 0; k < whole.padded_cols; k += cols) {
-      const std::size_t here = last - s < strips ? last - s : strips;
-      const std::size_t width = whole.padded_cols - k < cols ? whole.padded_cols - k : cols;
-      body(quantized_chunk::part(whole, s, here, k, width), s, here, k);
+      const std::size_t here = last - s < strips ? last - s : strips, row = s * height, left = whole.x.rows - row;
+      quantize_job job = whole;
+      job.padded_cols = whole.padded_cols - k < cols ? whole.padded_cols - k : cols;
+      job.x.data =
+          static_cast<const char*>(whole.x.data) + whole.x.offset(row, k) * (whole.x.kind == dtype::f32 ? 4 : 2);
+      job.x.rows = left < here * height ? left : here * height;
+      job.x.cols = whole.x.cols - k < job.padded_cols ? whole.x.cols - k : job.padded_cols;
+      job.first_row += row;
+      job.first_col += k;
+      body(job, s, here, k);
     }
 }
 
@@ -67,8 +57,7 @@ chunk_kernels kernels_of_chunks(isa tier, const quantize_job& job, const kernel_
   return all;
 }
 
-/// Does what fake_quantize_strips does, with the kernels of an instruction set. A chunk is read before any of it is
-/// written, so x and out may be the same matrix.
+/// fake_quantize_strips by the kernels of an instruction set. A chunk is read before it is written: x may be out.
 inline void fake_quantize_chunks(const chunk_kernels& run, const quantize_job& whole, const kernel_coder& coder,
                                  bool undo_transform, const sink& out, std::size_t first, std::size_t last,
                                  quantize_report& report) {

@@ -13,13 +13,11 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 inline constexpr float infinity = __builtin_bit_cast(float, infinity_bits);
 
-/// Grids and nearest roundings for which a product with the reciprocal of the scale decides the code, except for values
-/// near a tie.
+/// Grids and nearest roundings whose codes a product with the scale's reciprocal decides, except near a tie.
 enum class near_kind : std::uint8_t { none, uniform, two_bit_mantissa };
 
-/// Bins of equal width over the range of a grid. A number belongs to bin k where it rounds to k widths; tables have the
-/// bin at k modulo 32. What they hold is right a thousandth of a width beyond the ends of a bin too, so that the number
-/// of a bin may be computed from a reciprocal.
+/// Bins of equal width over a grid's range: bin k, at k modulo 32 in tables, has what rounds to k widths. Tables are
+/// right a thousandth of a width beyond a bin too, so that its number may be computed from a reciprocal.
 struct level_bins {
   static constexpr float zero = 12582912.0f;  ///< 1.5 * 2^23: a sum with it has k in its low bits
   float per_width = 1;                        ///< the reciprocal of the width
@@ -113,9 +111,8 @@ constexpr void plan_cuts(const grid4& g, rounding_spec::kind rounding, bool symm
   for (int i = 0; p.exact_gaps && i <= p.cuts; ++i) p.gap[i] = 65536.0f / p.gap[i];
 }
 
-/// For magnitudes that have at most one cut in each half of a binade, in the eight binades up to that of qmax: the bits
-/// of |t| plus a number that belongs to the half have the index in bits 24 and up. The bits of the float above a cut
-/// give exactly the next index.
+/// For magnitudes with at most one cut in each half of the eight binades up to that of qmax: the bits of |t| plus a
+/// number of the half have the index in bits 24 and up. The bits of the float above a cut give exactly the next index.
 constexpr bool plan_halves(rounding_plan& p) {
   const std::uint32_t top = to_bits(p.qmax) >> 23;
   if (top < 32 || top > 222) return false;
@@ -175,8 +172,7 @@ constexpr level_bins make_bins(float low, float high) {
   b.last = sum_of(high);
   return b;
 }
-/// Calls visit(k modulo 32, i, inside) for every bin: `i` cuts are below it, and cut i is inside or not. False if two
-/// are.
+/// visit(k modulo 32, i, inside) for every bin: `i` cuts are below it, cut i is inside or not. False if two are inside.
 template <class Cut, class Visit>
 constexpr bool each_bin(const level_bins& bins, int cuts, const Cut& cut, const Visit& visit) {
   const auto place = [&](int i) { return static_cast<double>(cut(i)) * static_cast<double>(bins.per_width); };
