@@ -95,7 +95,7 @@ void constants_into(Coder* coder, float global_amax) {
   coder->tensor = constants_of(*coder, global_amax);
 }
 
-/// The coder of a format under options, or that of a compat preset. Its constants are computed in the exact environment.
+/// The coder of a format under options, or of a compat preset. Its constants are computed in the exact environment.
 template <class Preset = void, class O>
 auto make_coder(const format_spec& format, [[maybe_unused]] const O& options, float global_amax) {
   if constexpr (std::is_void_v<Preset>) {

@@ -10,9 +10,9 @@
 //
 // Link the target ufp4::c (docs/c.md), or a file that includes ufp4/c/functions.hpp, compiled by a C++20 compiler.
 //
-// | status   | a function that can fail returns UFP4_OK or the kind of the failure, and writes its outputs only after  |
+// | status   | a function that can fail returns UFP4_OK or the kind of failure, and writes its outputs only after     |
 // |          | all arguments have passed the checks; ufp4_error_message() is the message of the thread's last failure |
-// | memory   | every matrix is in memory of the caller. docs/c.md lists what a call allocates for its own work, which it  |
+// | memory   | every matrix is in memory of the caller. docs/c.md lists what a call allocates for its work, which it  |
 // |          | frees before it returns. Only the threads of the library's thread pool outlive a call, and the message |
 // |          | of a failure, 1 KiB a thread                                                                           |
 // | threads  | every function may be called from several threads at a time                                            |
@@ -292,7 +292,7 @@ UFP4_C_API int32_t ufp4_amax(const ufp4_context* context, const ufp4_matrix* x, 
 /// Transforms, scales and rounds x into q, whose shape, format and transform were set by ufp4_quantized_init.
 UFP4_C_API int32_t ufp4_quantize(const ufp4_context* context, const ufp4_matrix* x,
                                  const ufp4_quantize_options* options, ufp4_quantized* q);
-/// The same by MS-EDEN, without bias over random signs and random bits: q has the format nvfp4 and a transform. Codes are
+/// The same by MS-EDEN, unbiased over random signs and random bits: q has the format nvfp4 and a transform. Codes are
 /// the nearest ones; scales are corrected for each run of the transform, then rounded with the random bits of seed and
 /// stream (numerics 5, "MS-EDEN"). The operands of one product need different random bits.
 UFP4_C_API int32_t ufp4_quantize_ms_eden(const ufp4_context* context, const ufp4_matrix* x, uint64_t seed,

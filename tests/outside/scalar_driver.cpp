@@ -18,8 +18,8 @@
 #include <ufp4/format/int4.hpp>
 #include <ufp4/format/scales.hpp>
 #include <ufp4/format/table_element.hpp>
-#include <ufp4/round/round_to_grid.hpp>
 #include <ufp4/round/round_to_byte.hpp>
+#include <ufp4/round/round_to_grid.hpp>
 
 #include <cstdint>
 #include <cstdio>

@@ -1,8 +1,8 @@
 // ufp4 - the base of the number types: a code with the conversions, the arithmetic and the comparisons of its value.
 // SPDX-License-Identifier: Apache-2.0
 //
-// A number is a float in every expression; docs/formats.md lists the results. These do not compile, because a value would
-// be rounded, truncated or taken for a code unseen: a = x, a += x, int i = a, array[a], if (a), a % 2, T::from_bits(a).
+// A number is a float in every expression; docs/formats.md lists results. These do not compile, for a value would be
+// rounded, truncated or taken for a code unseen: a = x, a += x, int i = a, array[a], if (a), a % 2, T::from_bits(a).
 #pragma once
 
 #include <compare>

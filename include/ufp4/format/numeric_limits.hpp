@@ -1,7 +1,7 @@
 // ufp4 - std::numeric_limits of every number type.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every member follows the standard's definition; docs/formats.md lists them. Arithmetic is that of float, so no type is
+// Every member is as the standard defines it; docs/formats.md lists them. Arithmetic is that of float, so no type is
 // IEC 559, traps or wraps around. is_integer describes the values: it is true of int4 and int8, whose sums are floats.
 //
 // fp4_remapped has the limits of its layout, but lowest() and max() may be the special value. The values of a

@@ -1,7 +1,7 @@
 // ufp4 - block scale types e4m3, ue5m3, e8m0, e6m2 and bf16; fp16 for inputs and outputs.
 // SPDX-License-Identifier: Apache-2.0
 //
-// docs/formats.md and numerics 2 define layouts, ranges, NaN codes and conversions. fp16 is IEEE binary16: it overflows to
+// docs/formats.md, numerics 2: layouts, ranges, NaN codes and conversions. fp16 is IEEE binary16: it overflows to
 // infinity and is never a scale.
 // Sources: OCP Microscaling Formats v1.0; CUDA Math API, __nv_cvt_float_to_fp8 (SATFINITE), ..._to_e8m0 (RZ).
 #pragma once

@@ -1,6 +1,6 @@
 // ufp4 - how .safetensors files describe quantized weights: names of tensors, types of scales, the metadata string.
 // SPDX-License-Identifier: Apache-2.0
-/// docs/interop.md has the names, types and shapes of the tensors of each layout, and the meaning of tensor scales and of
+/// docs/interop.md has names, types and shapes of the tensors of each layout, and the meaning of tensor scales and of
 /// further dimensions. Tensor scales are F32, [1], of modelopt []. Codes are [R, C/2] for R x C elements, or [R, C].
 ///
 /// The ufp4 layout pads C to whole blocks and transform runs, has scales in their own type (ue5m3 as U8, e8m0 as

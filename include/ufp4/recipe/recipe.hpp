@@ -9,11 +9,11 @@
 //
 // Edit any member for an ablation: r.wgrad.left.transform = {} removes the transform of dY^T. Presets: recipes.hpp.
 //
-// A process with a part of a batch passes what its own tokens do not tell as a token_shard (docs/scaling.md, numerics 7):
+// A process with a part of a batch passes what its tokens do not tell as a token_shard (docs/scaling.md, numerics 7):
 //
 //   recipe.at(step, layer).shard({.first = {&first, 1}, .tokens = amax_agreement::of(all_reduce_max)})
 //
-// A call has one part per expert, or per microbatch of linear_backward_weight_grouped, or per both; else one. Y, dX, and
+// A call has a part per expert, or per microbatch of linear_backward_weight_grouped, or per both; else one. Y, dX, and
 // dW of whole parts have the bits of the whole batch. A token_shard that does not fit is rejected before anything is
 // written or exchanged; the other ranks then wait in the exchange.
 #pragma once
@@ -105,7 +105,7 @@ struct operand_policy {
   rounding_choice rounding{};    ///< nearest_even by default
   transform_choice transform{};  ///< none by default
   rule_choice rule{};            ///< the default rule of the format
-  /// MS-EDEN (quantize_ms_eden.hpp), in place of rounding and rule, which keep their defaults; nvfp4, after a transform.
+  /// MS-EDEN (quantize_ms_eden.hpp), in place of rounding and rule, which keep their defaults; nvfp4 and a transform.
   bool ms_eden = false;
 };
 

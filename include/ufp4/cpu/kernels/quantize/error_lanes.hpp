@@ -86,7 +86,7 @@ f32 error_by(const error_plan& p, const float* x, std::size_t length, f32 factor
   return err;
 }
 
-// ---- Errors under the grids and scales that a block chooses from: what error_of of a grid (block/scale_rules.hpp) gives,
+// ---- Errors under the grids and scales that a block chooses from: what error_of (block/scale_rules.hpp) gives,
 // with the codes where they are wanted.
 
 /// How the values of blocks are compared with those of a grid.
