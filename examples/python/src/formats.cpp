@@ -55,7 +55,9 @@ double bits_of(const format_spec& f) {
 }
 
 /// Whether a preset has parts that no argument of Format describes.
-bool is_known_by_name_only(const format_spec& f) { return ufp4::detail::is_extended(f) && !f.is_wide(); }
+bool is_known_by_name_only(const format_spec& f) {
+  return !f.is_wide() && (ufp4::detail::needs_portable(f) || f.outer.type != scale_kind::f32);
+}
 
 /// None, or the type of the outer scales and "tensor", "row" or the columns that one covers.
 nb::object outer_of(const format_spec& f) {
