@@ -1,7 +1,5 @@
-// ufp4 - the functions of ufp4.h that multiply.
+// ufp4 - definitions of the functions of ufp4.h that multiply, for one file of a program (functions.hpp).
 // SPDX-License-Identifier: Apache-2.0
-//
-// Definitions: include them in one file of a program (functions.hpp).
 #pragma once
 
 #include <ufp4/c/quantize.hpp>
@@ -42,6 +40,7 @@ void gemm(const ufp4_context* context, const A& a, const ufp4_quantized* b, cons
   if (out.rows != 0 && out.cols != 0) cpu::detail::run_gemms(ctx, gemm_kernels(), {&job, 1});
 }
 
+#pragma GCC visibility push(default)  // of ufp4.h, which g++ does not apply in another namespace
 extern "C" {
 
 std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to) {
@@ -105,5 +104,6 @@ std::int32_t ufp4_explain_gemm(const ufp4_context* context, const ufp4_quantized
   });
 }
 }
+#pragma GCC visibility pop
 
 }  // namespace ufp4::c::detail::inline UFP4_CODE

@@ -1,7 +1,5 @@
-// ufp4 - the functions of ufp4.h for a linear layer under a training recipe.
+// ufp4 - definitions of the functions of ufp4.h for a linear layer, for one file of a program (functions.hpp).
 // SPDX-License-Identifier: Apache-2.0
-//
-// Definitions: include them in one file of a program (functions.hpp).
 #pragma once
 
 #include <ufp4/c/convert.hpp>
@@ -75,6 +73,7 @@ inline void linear_backward_weight(const ufp4_context* context, const ufp4_recip
   const source gradient = source_of(matrix_of("dy", dy)), from = source_of(matrix_of("x", x));
   recipe::detail::backward_weight(function, ctx, now, gradient, from, offsets, matrix_of("dw", dw), mode_of(mode));
 }
+#pragma GCC visibility push(default)  // of ufp4.h, which g++ does not apply in another namespace
 extern "C" {
 
 std::size_t ufp4_recipe_count() { return std::size(recipe::named_recipes); }
@@ -111,5 +110,6 @@ std::int32_t ufp4_linear_backward_weight_grouped(const ufp4_context* context, co
   return guarded(__func__, [&] { linear_backward_weight(context, recipe, {experts, offsets}, dy, x, dw, mode); });
 }
 }
+#pragma GCC visibility pop
 
 }  // namespace ufp4::c::detail::inline UFP4_CODE

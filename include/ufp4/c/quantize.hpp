@@ -1,7 +1,5 @@
-// ufp4 - the functions of ufp4.h about formats, transforms and quantized matrices.
+// ufp4 - definitions of the functions of ufp4.h about formats, transforms and quantized matrices (functions.hpp).
 // SPDX-License-Identifier: Apache-2.0
-//
-// Definitions: include them in one file of a program (functions.hpp).
 #pragma once
 
 #include <ufp4/c/convert.hpp>
@@ -58,6 +56,7 @@ inline void check_same_matrix(const any_quantized_view& q, const ufp4_quantized&
   expects(same_map(transform_of(&to.transform), q.transform()), "to.transform is not the transform of q");
 }
 
+#pragma GCC visibility push(default)  // of ufp4.h, which g++ does not apply in another namespace
 extern "C" {
 
 std::uint32_t ufp4_abi_version() { return UFP4_ABI_VERSION; }
@@ -210,5 +209,6 @@ std::int32_t ufp4_explain_quantize(const ufp4_context* context, const ufp4_matri
   });
 }
 }
+#pragma GCC visibility pop
 
 }  // namespace ufp4::c::detail::inline UFP4_CODE
