@@ -64,13 +64,20 @@ UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const sca
   plain.searches = false;
   const block_scale scale = with_factor_of(f, g, tensor, choose_scale(one, plain, constants, v, amax));
   if (!rule.searches) return scale;
-  return smallest_error(
-      f.scale, rule, scale.bits,
-      [&](std::uint32_t bits) { return with_factor_of(f, g, tensor, scale_from_bits(one, tensor, bits)); },
-      [&](const block_scale& candidate) {
-        return f.block.group[0] != 0 ? error_with_exponents(f, v, candidate, rule.error)
-                                     : error_of(nth_grid(f, g), v, candidate, rule.error);
-      });
+  const search_window window = window_of(f.scale, rule.window);
+  block_scale best{};
+  float least = 0.0f;
+  bool found = false;
+  for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
+    std::uint32_t bits = 0;
+    if (!search_candidate(f.scale, scale.bits, j, bits)) continue;
+    const block_scale candidate = with_factor_of(f, g, tensor, scale_from_bits(one, tensor, bits));
+    const float err = f.block.group[0] != 0 ? error_with_exponents(f, v, candidate, rule.error)
+                                            : error_of(nth_grid(f, g), v, candidate, rule.error);
+    if (!found || err < least) best = candidate, least = err;
+    found = true;
+  }
+  return best;
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -293,7 +293,7 @@ UFP4_HD constexpr std::uint32_t scale_bits_of_amax(const format_spec& f, rule_ki
 /// The error of nearest_even codes under a scale, over the block in index order: the sum of squares, by fma, or of
 /// magnitudes, or the largest one. Grid: the format, or one of several grids of a block, which may have a factor.
 template <class Grid>
-UFP4_HD float error_of(const Grid& grid, const block_values& v, const block_scale& scale, search_error what) {
+UFP4_HD inline float error_of(const Grid& grid, const block_values& v, const block_scale& scale, search_error what) {
   constexpr bool is_one_of_several = std::is_same_v<Grid, grid4>;
   float err = 0.0f;
   for (int r = 0; r < v.rows; ++r)
@@ -339,26 +339,6 @@ UFP4_HD constexpr bool search_candidate(scale_kind kind, std::uint32_t base, int
   return code >= 0 && code <= static_cast<int>(max_scale(kind));
 }
 
-/// Of the scales in the window of a rule the one with the smallest error, the first of equal ones. A loop for each
-/// type of error: with one for all, GPU kernels of formats of one grid need 95 registers instead of 80.
-template <class Scale, class Error>
-UFP4_HD block_scale smallest_error(scale_kind kind, const scale_rule_spec& rule, std::uint32_t base,
-                                   const Scale& scale_of, const Error& error) {
-  const search_window window = window_of(kind, rule.window);
-  block_scale best{};
-  float least = 0.0f;
-  bool found = false;
-  for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
-    std::uint32_t bits = 0;
-    if (!search_candidate(kind, base, j, bits)) continue;
-    const block_scale candidate = scale_of(bits);
-    const float err = error(candidate);
-    if (!found || err < least) best = candidate, least = err;
-    found = true;
-  }
-  return best;
-}
-
 /// How many of `count` magnitudes must be at or below a percentile.
 UFP4_HD constexpr int percentile_rank(int count, int per_mille) { return (count * per_mille + 999) / 1000; }
 
@@ -386,10 +366,21 @@ UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_s
   if (rule.what == rule_kind::four_over_six) return four_or_six(f, rule.error, tensor, v, amax);
   if (rule.what == rule_kind::percentile) amax = percentile_of(v, rule.per_mille, amax);
   const std::uint32_t bits = scale_bits_of_amax(f, rule.what, tensor, amax);
-  const auto scale_of = [&](std::uint32_t code) { return scale_from_bits(f, tensor, code); };
-  if (!rule.searches) return scale_of(bits);
-  return smallest_error(f.scale, rule, bits, scale_of,
-                        [&](const block_scale& scale) { return error_of(f, v, scale, rule.error); });
+  if (!rule.searches) return scale_from_bits(f, tensor, bits);
+  // As in scale_for_grid: in a function for both GPU kernels need 95 registers instead of 80.
+  const search_window window = window_of(f.scale, rule.window);
+  block_scale best{};
+  float least = 0.0f;
+  bool found = false;
+  for (int j = -static_cast<int>(window.below); j <= static_cast<int>(window.above); ++j) {
+    std::uint32_t code = 0;
+    if (!search_candidate(f.scale, bits, j, code)) continue;
+    const block_scale candidate = scale_from_bits(f, tensor, code);
+    const float err = error_of(f, v, candidate, rule.error);
+    if (!found || err < least) best = candidate, least = err;
+    found = true;
+  }
+  return best;
 }
 /// The same as choose_scale with a user's rule; NaN bits if its result is not a scale.
 template <scale_rule Rule>
