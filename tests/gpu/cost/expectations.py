@@ -36,7 +36,7 @@ EXCEPTIONS = [
     ("reciprocal", r"^quantize_blocks<", _ALL, _REFERENCE),
     ("local", r"^(quantize|decode|dequantize)_extended", _ALL, _CHOSEN_GRID),
     ("reciprocal", r"^(quantize|decode|dequantize)_extended", _ALL, _CHOSEN_GRID),
-    ("generic", r"^quantize_extended", "100a 120a", _CHOSEN_GRID),
+    ("generic", r"^quantize_extended", _ALL, _CHOSEN_GRID),
     ("reciprocal", r"^multiply_simt$", _ALL, "the kernel for every format, layout and mode, which is not built to be fast"),
     ("local", r"^quantize_(lanes|tiles)<\(lanes_path\)2", _ALL, _ANY_GRID),
     ("local", r"^finish_product", _ALL, _RECOMPUTED),
