@@ -110,7 +110,6 @@ ufp4_check(headers 600 ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_
            "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror")
 ufp4_bash_check(lane_headers 600 tests/cpu/lane_headers.sh)
 ufp4_bash_check(budgets 300 tests/include_budget.sh)
-set_tests_properties(budgets PROPERTIES RUN_SERIAL TRUE) # it measures time
 ufp4_bash_check(debugger 300 tests/debugger/run.sh)
 ufp4_bash_check(format 300 tests/format_check.sh)
 ufp4_bash_check(docs_site 600 docs/build.sh)

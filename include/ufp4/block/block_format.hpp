@@ -61,18 +61,22 @@ struct per_segment {};
 /// The outer_scale of block_format's last argument.
 template <class T>
 struct outer_scale_of {};
+/// Without outer scales.
 template <>
 struct outer_scale_of<void> {
   static constexpr outer_scale value{};  ///< none
 };
+/// Of a whole matrix.
 template <scale_format T>
 struct outer_scale_of<T> {
   static constexpr outer_scale value{outer_span::tensor, scale_traits<T>::kind};  ///< of the whole matrix
 };
+/// Of rows.
 template <scale_format T>
 struct outer_scale_of<per_row<T>> {
   static constexpr outer_scale value{outer_span::row, scale_traits<T>::kind};  ///< of each row
 };
+/// Of segments.
 template <int cols, scale_format T>
 struct outer_scale_of<per_segment<cols, T>> {
   static constexpr outer_scale value{outer_span::segment, scale_traits<T>::kind, cols};  ///< of each segment
@@ -202,22 +206,26 @@ UFP4_HD constexpr int block_bytes(scale_kind scale, int more_grids, const block_
 
 constexpr bool is_power(int x, int least, int most) { return x >= least && x <= most && (x & (x - 1)) == 0; }
 
-// Conditions of a block format, each with the message for one that breaks it: rule(condition, message). Static
-// assertions of block_format; format_mismatch returns the message.
+/// Conditions of a block format, each with the message for one that breaks it: rule(condition, message). Static
+/// assertions of block_format; format_mismatch returns the message.
 #define UFP4_BLOCK_RULES(rule, block)                                                                   \
   rule(detail::is_power((block).cols, 2, 256), "the block length must be a power of two from 2 to 256") \
       rule(detail::is_power((block).rows, 1, 128), "the rows of a block must be a power of two from 1 to 128")
+/// The same of a choice among grids.
 #define UFP4_CHOICE_RULES(rule, scale, more_grids, block)                               \
   rule(more_grids == 0 || detail::scale_bytes(scale) == 1 ||                            \
            detail::block_bytes(scale, more_grids, block) == detail::scale_bytes(scale), \
        "bf16 and float scales can store the choice of two grids only")
+/// The same of outer scales.
 #define UFP4_OUTER_RULES(rule, outer, scale, block)                                                              \
   rule(outer.span == outer_span::none || scale == scale_kind::e4m3 || scale == scale_kind::ue5m3,                \
        "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none")                 \
       rule(outer.span < outer_span::row || outer.type != scale_kind::bf16 || detail::exponent_count(block) <= 8, \
            "outer scales of rows and segments are float where a block has more than 8 one-bit exponents")
+/// A rule that returns the message.
 #define UFP4_REASON(holds, text) \
   if (!(holds)) return text;
+/// A rule that asserts.
 #define UFP4_ASSERTION(holds, text) static_assert(holds, text);
 
 // The functions *_mismatch return the reason why a part of a format is not supported, or nullptr.

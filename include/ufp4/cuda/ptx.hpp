@@ -19,12 +19,13 @@
 #define UFP4_HAS_BLOCK_MMA_SM120 1
 #endif
 
-// In the CPU simulator `simulated`; a trap on a device without the instruction.
+/// In the CPU simulator `simulated`; a trap on a device without the instruction.
 #if defined(UFP4_SIMT_HEADER)
 #define UFP4_PTX_ASM(simulated, ...) simulated
 #else
 #define UFP4_PTX_ASM(simulated, ...) asm volatile(__VA_ARGS__)
 #endif
+/// A trap.
 #define UFP4_PTX_NONE(simulated, ...) __trap()
 
 /// An asm statement of PTX that needs sm_80.

@@ -82,6 +82,7 @@ struct listed_kernel {
   const detail::kernel_entry* entry;  ///< its place in the list
 };
 
+/// From a kernel and its place.
 template <class... Parameters>
 listed_kernel(void (*)(Parameters...), const detail::kernel_entry*) -> listed_kernel<Parameters...>;
 

@@ -37,6 +37,7 @@ UFP4_DEVICE std::uint32_t select_four(const byte_table& t, std::uint32_t codes) 
 struct split_halves {
   std::uint32_t low[2], high[2];  ///< the low and high bytes of eight values
 };
+/// The halves of the values of eight codes.
 UFP4_DEVICE split_halves split_eight(const half_table& t, std::uint32_t codes) {
   split_halves out;
   UFP4_UNROLL

@@ -237,8 +237,8 @@ template <class Op>
 constexpr unsigned waves_of(unsigned waves) {
   return Op::groups == 4 ? waves : 1;
 }
-#if defined(__HIPCC__)
 /// Of a kernel: n waves are to fit in a SIMD unit.
+#if defined(__HIPCC__)
 #define UFP4_WAVES(n) __attribute__((amdgpu_waves_per_eu(n)))
 #else
 #define UFP4_WAVES(n)

@@ -28,6 +28,7 @@ struct operand_memory {
   std::size_t padded_cols = 0;          ///< columns with padding
   unsigned block = 16;                  ///< the block length
 
+  /// Whether the operand is a matrix without codes.
   UFP4_DEVICE bool is_plain() const { return plain != nullptr && !plain->is_quantized; }
   /// Element k of a row, without its scale.
   UFP4_DEVICE float element(std::size_t row, std::size_t k) const {
@@ -37,6 +38,7 @@ struct operand_memory {
     }
     return value[codes[(row * padded_cols + k) / 2] >> (4 * (k % 2)) & 15u];
   }
+  /// The scale of block b of a row.
   UFP4_DEVICE float block_scale(std::size_t row, std::size_t b) const {
     return is_plain() && scales == nullptr ? 1.0f
                                            : scale_at(scale, scales, row / block_rows * (padded_cols / block) + b);
@@ -57,6 +59,7 @@ UFP4_DEVICE float recomputed(const operand_memory& left, const operand_memory& r
   return sum.scaled(alpha, by.a, by.b);
 }
 
+/// Operand `side` of a job.
 UFP4_DEVICE operand_memory memory_of(const gemm_side& side, unsigned block) {
   return {side.codes, side.scales, side.grid.value, side.scale, side.block_rows, &side, side.padded_cols, block};
 }
@@ -114,6 +117,7 @@ UFP4_DEVICE void store_sum(const gemm_job& job, const epilogue& to, std::size_t 
   store_scaled(to, i, j, ufp4::detail::is_finite(sum) ? scaled_result(to, sum) : recomputed(job, to.by, i, j));
 }
 
+/// Where a sum is stored.
 struct element_place {
   std::size_t row, col;  ///< of C
 };

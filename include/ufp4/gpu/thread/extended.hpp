@@ -16,6 +16,7 @@ struct further_grids {
   /// Makes a thread's copy of the format refer to these.
   UFP4_HD void give_to(format_spec& f) const { f.choice = {count, grid}; }
 };
+/// Copies them.
 inline further_grids further_grids_of(const format_spec& f) {
   further_grids all;
   for (; all.count < f.choice.count; ++all.count) all.grid[all.count] = f.choice.more[all.count];
@@ -33,13 +34,17 @@ class strip_scales {
 
   /// Columns that an outer scale covers; 0 without an array of them.
   UFP4_DEVICE std::size_t covered() const { return covered_; }
+  /// The stored bits of a block.
   UFP4_DEVICE std::uint32_t block_bits(std::size_t block) const { return load(block, 0, layout_.block_bytes); }
+  /// Stores them.
   UFP4_DEVICE void store_block_bits(std::size_t block, std::uint32_t bits) const {
     store(block, 0, layout_.block_bytes, bits);
   }
+  /// The stored bits of an outer scale.
   UFP4_DEVICE std::uint32_t outer_bits(std::size_t outer) const {
     return load(outer, layout_.outer_at(), layout_.outer_bytes);
   }
+  /// Stores them.
   UFP4_DEVICE void store_outer(std::size_t outer, std::uint32_t bits) const {
     store(outer, layout_.outer_at(), layout_.outer_bytes, bits);
   }
