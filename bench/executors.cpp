@@ -17,19 +17,19 @@
 
 namespace {
 
-using ufp4::task_ref;
+using ufp4::cpu::task_ref;
 
 struct openmp_executor {
-  void operator()(std::size_t n, task_ref task) const {
+  void operator()(std::size_t n, cpu::task_ref task) const {
 #pragma omp parallel for schedule(dynamic)
     for (std::size_t i = 0; i < n; ++i) task(i);
   }
 };
 struct tbb_executor {
-  void operator()(std::size_t n, task_ref task) const { tbb::parallel_for(std::size_t{0}, n, task); }
+  void operator()(std::size_t n, cpu::task_ref task) const { tbb::parallel_for(std::size_t{0}, n, task); }
 };
 struct standard_executor {
-  void operator()(std::size_t n, task_ref task) const {
+  void operator()(std::size_t n, cpu::task_ref task) const {
     std::vector<std::size_t> indices(n);  // over std::views::iota libstdc++ runs the tasks one after the other
     std::iota(indices.begin(), indices.end(), std::size_t{0});
     std::for_each(std::execution::par, indices.begin(), indices.end(), task);

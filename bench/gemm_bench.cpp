@@ -100,7 +100,7 @@ void add_row(const product& p, const size& s, cpu::isa tier, int threads) {
                .bound_name = "",
                .bound = {},
                .prepare = {}};
-  r.kernel += std::string(", ") + name(e.mode);
+  r.kernel += std::string(", ") + ufp4::detail::name(e.mode);
   r.prepare = [=] { return p.prepare(ctx, s); };
   const char* unit = unit_of(e, p.block);
   const std::size_t passed = p.weight_bytes(s.n, s.k) * s.experts, span = p.weight_bytes(s.n, s.k) * p.count(s);
@@ -110,7 +110,7 @@ void add_row(const product& p, const size& s, cpu::isa tier, int threads) {
       return s.work() * bench::bandwidth(bench::traffic::read, span, threads) / (static_cast<double>(passed) / 1e9);
     };
   } else if (unit != nullptr) {
-    // Kernels for plain operands multiply the two bf16 terms of an fp16 element.
+    // Kernels for unquantized operands multiply the two bf16 terms of an fp16 element.
     const bool twice = p.name.starts_with("fp16") && std::strstr(e.kernel, "plain") != nullptr;
     r.bound_name = unit + std::string(twice ? ", two terms" : "");
     r.bound = [=] { return bench::peak(unit, threads) / (twice ? 2 : 1); };

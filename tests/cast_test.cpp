@@ -40,7 +40,7 @@ std::vector<float> decoded(const any_quantized_view& q) {
 }
 
 /// Elements whose values differ; -0 and 0 are the same value.
-template <quantized_like A, quantized_like B>
+template <ufp4::detail::quantized_like A, ufp4::detail::quantized_like B>
 std::size_t differences(const A& a, const B& b) {
   const std::vector<float> x = decoded(a), y = decoded(b);
   std::size_t n = 0;
@@ -49,7 +49,7 @@ std::size_t differences(const A& a, const B& b) {
 }
 
 /// Casts, and compares the report with a comparison of the decoded values.
-template <quantized_like Q>
+template <ufp4::detail::quantized_like Q>
 any_quantized checked(const Q& q, const format_spec& to, cast_report& report) {
   report = {};
   any_quantized out = cast(q, to, report);
@@ -166,7 +166,7 @@ TEST_CASE(
   std::vector<float> x(5 * 96);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 37 % 101) - 50.0f;
   const any_quantized q = quantize(spec_of<nvfp4>, matrix_view<const float>{x.data(), 5, 96});
-  const quantized_size size = storage_size(spec_of<mxfp4>, 5, 96);
+  const ufp4::detail::quantized_size size = storage_size(spec_of<mxfp4>, 5, 96);
   std::vector<std::uint8_t> codes(size.codes, 0xA5);
   std::vector<std::byte> scales(size.scales, std::byte{0xA5});
   cast_report report, expected;
@@ -261,14 +261,14 @@ TEST_CASE("the scale of a segment reaches every block of the matrix that the seg
 }
 
 TEST_CASE("a format whose outer scales are bf16 numbers is cast to itself with every bit") {
-  const auto bf16_scales = [](outer_span span, int segment) {
+  const auto bf16_scales = [](outer_scale::kind span, int segment) {
     return outer_scale{.span = span, .type = scale_kind::bf16, .segment = segment};
   };
   std::vector<float> x(3 * 256);
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = std::ldexp(static_cast<float>(static_cast<int>(i * 37 % 101) - 50), static_cast<int>(i / 96) - 3);
-  for (const outer_scale& outer :
-       {bf16_scales(outer_span::tensor, 0), bf16_scales(outer_span::row, 0), bf16_scales(outer_span::segment, 64)})
+  for (const outer_scale& outer : {bf16_scales(outer_scale::kind::tensor, 0), bf16_scales(outer_scale::kind::row, 0),
+                                   bf16_scales(outer_scale::kind::segment, 64)})
     for (const bool groups : {false, true}) {
       format_spec f = spec_of<nvfp4>;
       f.outer = outer;

@@ -109,6 +109,7 @@ ufp4_check(headers 600 ${CMAKE_CTEST_COMMAND} --build-and-test ${PROJECT_SOURCE_
            -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DUFP4_BUILD_TESTS=OFF -DUFP4_BUILD_EXAMPLES=OFF -DUFP4_BUILD_BENCH=OFF
            "-DCMAKE_CXX_FLAGS=-O0 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror")
 ufp4_bash_check(lane_headers 600 tests/cpu/lane_headers.sh)
+ufp4_bash_check(names 300 tests/names.sh)
 ufp4_bash_check(budgets 300 tests/include_budget.sh)
 ufp4_bash_check(debugger 300 tests/debugger/run.sh)
 ufp4_bash_check(format 300 tests/format_check.sh)

@@ -9,7 +9,7 @@
 # | max          | preset aarch64-qemu  | neon_bf16    | products                            |
 # | neoverse-n1  | preset aarch64-qemu  | neon_dotprod | products                            |
 # | cortex-a53   | preset aarch64-qemu  | neon         | kernels, all products included      |
-# gemm_plain_bf16 runs on max alone, which has every tier. Of quantize_kernels the x86-64 processors run the bytes of one seed: its other
+# gemm_mixed_bf16 runs on max alone, which has every tier. Of quantize_kernels the x86-64 processors run the bytes of one seed: its other
 # test cases compare tiers, which needs no emulator there, and take five minutes.
 set(ufp4_emulated_avx2 "^cpu/(dispatch|gemm_lanes|(quantize|dequantize|hadamard)_kernels)|^explain_test")
 set(ufp4_emulated_scalar "^cpu/(dispatch|gemm_lanes|.*kernels|extended_formats)")
@@ -53,7 +53,7 @@ function(ufp4_add_emulated program path test spec)
   foreach(processor tier patterns IN ZIP_LISTS ufp4_processors ufp4_tiers ufp4_emulated)
     if(UFP4_TEST_LEVEL STREQUAL nightly)
       set(patterns ufp4_emulated_kernels ufp4_emulated_operations)
-    elseif(CMAKE_CROSSCOMPILING AND path MATCHES "gemm_plain_bf16" AND NOT processor STREQUAL max)
+    elseif(CMAKE_CROSSCOMPILING AND path MATCHES "gemm_mixed_bf16" AND NOT processor STREQUAL max)
       continue()
     endif()
     foreach(pattern IN LISTS patterns)

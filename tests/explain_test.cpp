@@ -57,14 +57,14 @@ template <class A, class B>
 void check(const expected& want, const A& a, const B& b, std::size_t m, std::size_t n, accumulate mode) {
   const gemm_options options{.accumulate = mode};
   for (const cpu::isa tier : support::runnable_isas()) {
-    CAPTURE(cpu::name(tier), m, n, ufp4::name(mode));
+    CAPTURE(cpu::name(tier), m, n, ufp4::detail::name(mode));
     const cpu::explanation e = cpu::explain(a, b, sized(m, n), options, cpu::context{.isa = tier});
     CHECK(std::string(e.kernel) == want.on(tier));
     CHECK(e.text().find(e.kernel) != std::string::npos);
   }
   if (!cpu::available().has(cpu::isa::avx512_bf16)) return;
   const auto job = detail::gemm_job_of(a, b, detail::sink_of(sized(m, n)), options);
-  CAPTURE(m, n, ufp4::name(mode));
+  CAPTURE(m, n, ufp4::detail::name(mode));
   cpu::detail::gemm_job_place place;
   const auto plan =
       cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job, cpu::isa::amx, place);
@@ -127,7 +127,7 @@ TEST_CASE("plain operands and grids without exact products run the binary32 kern
 TEST_CASE("bf16 and fp16 rows that are not quantized run on bf16 units in fast mode", "[explain]") {
   for (const std::size_t m : {1u, 2u, 128u}) {
     expected plain = float_kernels;
-    if (m != 2) plain.avx512_bf16 = plain.amx = m == 1 ? "gemv_plain_avx512" : "gemm_plain_avx512";
+    if (m != 2) plain.avx512_bf16 = plain.amx = m == 1 ? "gemv_mixed_avx512" : "gemm_mixed_avx512";
     expected folded_scales = plain;  // 8 bits: value * scale is a bf16 number
     folded_scales.neon_bf16 = "gemm_bf16_neon";
     if (m == 128) folded_scales.amx = "gemm_bf16_amx";

@@ -37,8 +37,10 @@ struct constant_rule {
   float scale;
   float operator()(const block_values&, float) const { return scale; }
 };
-static_assert(scale_rule<headroom> && scale_rule<mean_rule> && !scale_rule<scale_up> && !builtin_scale_rule<headroom>);
-static_assert(any_scale_rule<mse_search> && any_scale_rule<constant_rule> && !any_scale_rule<hadamard<16>>);
+static_assert(scale_rule<headroom> && scale_rule<mean_rule> && !scale_rule<scale_up> &&
+              !ufp4::detail::builtin_scale_rule<headroom>);
+static_assert(ufp4::detail::any_scale_rule<mse_search> && ufp4::detail::any_scale_rule<constant_rule> &&
+              !ufp4::detail::any_scale_rule<hadamard<16>>);
 
 }  // namespace
 
@@ -59,7 +61,7 @@ TEST_CASE("a scale rule of the program's own gives the block scales", "[extensio
 
 TEST_CASE("a scale rule works in every operation, on every instruction set and with a format as data", "[extension]") {
   const matrix<float> x = random_matrix(2, 33, 96);
-  for_each_preset([&](auto row) {
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, [&](auto row) {
     using F = typename decltype(row)::format;
     CAPTURE(row.name);
     const auto want = quantize<F>(x, mean_rule{}, stochastic{.seed = 2}, cpu::context{.isa = cpu::isa::scalar});
@@ -130,8 +132,8 @@ struct incomplete_preset {
   using format = int4_f32;
   struct coder {};
 };
-static_assert(block_codec<sign_codec> && compat::preset<sign_preset> && !compat::preset<incomplete_preset>);
-static_assert(quantizer_target<sign_preset> && !quantizer_target<incomplete_preset>);
+static_assert(compat::block_codec<sign_codec> && compat::preset<sign_preset> && !compat::preset<incomplete_preset>);
+static_assert(ufp4::detail::quantizer_target<sign_preset> && !ufp4::detail::quantizer_target<incomplete_preset>);
 
 }  // namespace
 

@@ -57,13 +57,13 @@ void check_pair() {
 /// A times every preset that has its block length.
 template <class A>
 void check_all_of_length() {
-  for_each_preset([](auto preset) {
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, [](auto preset) {
     using B = typename decltype(preset)::format;
     if constexpr (B::block_size == A::block_size) check_pair<A, B>();
   });
 }
 void check_all_pairs(std::size_t length) {
-  for_each_preset([=](auto preset) {
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, [=](auto preset) {
     using A = typename decltype(preset)::format;
     if (A::block_size == length) check_all_of_length<A>();
   });

@@ -116,7 +116,7 @@ void check_on_all_tiers(const A& a, const B& b, const model::side& left, const m
     const expected_product expected(left, right, options);
     for (const cpu::isa tier : support::runnable_isas()) {
       const cpu::context ctx{.threads = 1, .isa = tier};
-      CAPTURE(cpu::name(tier), name(mode), left.rows, right.rows, left.padded, alpha);
+      CAPTURE(cpu::name(tier), ufp4::detail::name(mode), left.rows, right.rows, left.padded, alpha);
       REQUIRE(expected.wrong_in(product(ctx, a, b, options)) == "");
       REQUIRE(expected.wrong_in(product(ctx, a, b, options, 2)) == "");
       also(ctx, options, expected);
@@ -191,7 +191,7 @@ TEST_CASE("orthogonal blocks give +0 where the product of their scales overflows
     check(a, b);
     for (const accumulate mode : every_mode)
       for (const cpu::isa tier : support::runnable_isas()) {
-        CAPTURE(cpu::name(tier), name(mode), m, n);
+        CAPTURE(cpu::name(tier), ufp4::detail::name(mode), m, n);
         for (const float c : product({.threads = 1, .isa = tier}, a, b, {.accumulate = mode}))
           REQUIRE(model::bits_of(c) == 0);
       }
@@ -203,7 +203,7 @@ TEST_CASE("a plain operand of large numbers times small weights is finite", "[ge
     const std::vector<float> x(m * 16, 1e38f), w(n * 16, 1e-30f);
     const matrix_view<const float> plain{x.data(), m, 16};
     const auto b = quantize<nvfp4>(matrix_view<const float>{w.data(), n, 16});
-    const model::side left = model::plain_side(x, m, 16, 16), right = model::side_of(b);
+    const model::side left = model::unquantized_side(x, m, 16, 16), right = model::side_of(b);
     const auto nothing_else = [](const auto&...) {};
     check_on_all_tiers(plain, b, left, right, 1, nothing_else);
     check_on_all_tiers(b, plain, right, left, 1, nothing_else);
@@ -223,7 +223,7 @@ TEST_CASE("a plain operand of subnormal numbers times large block scales keeps t
       v = std::ldexp(static_cast<float>(model::uniform(gen) - 0.5), 10 + static_cast<int>(gen() % 110));
     const matrix_view<const float> plain{x.data(), m, 64};
     const auto b = quantize<e1m2_f32>(matrix_view<const float>{w.data(), n, 64});
-    const model::side left = model::plain_side(x, m, 64, 16), right = model::side_of(b);
+    const model::side left = model::unquantized_side(x, m, 64, 16), right = model::side_of(b);
     check_on_all_tiers(plain, b, left, right, 1, [](const auto&...) {});
     check_on_all_tiers(b, plain, right, left, 1, [](const auto&...) {});
   }
@@ -237,7 +237,7 @@ TEST_CASE("a plain operand keeps its bits and bounds where its transform nearly 
   for (float& v : x) v = static_cast<float>((model::uniform(gen) - 0.5) * 2e37);
   for (float& v : w) v = static_cast<float>((model::uniform(gen) - 0.5) * 1e-20);
   const auto b = quantize<nvfp4>(matrix_view<const float>{w.data(), 18, 80}, transform);
-  const model::side left = model::plain_side(x, 5, 80, 16, model::transform_of(b.transform()));
+  const model::side left = model::unquantized_side(x, 5, 80, 16, model::transform_of(b.transform()));
   check_on_all_tiers(unquantized(matrix_view<const float>{x.data(), 5, 80}, transform), b, left, model::side_of(b), 1,
                      [](const auto&...) {});
 }

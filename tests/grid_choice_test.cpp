@@ -58,7 +58,7 @@ TEST_CASE("a block of if4 has the codes of nvfp4, or those of 4-bit integers wit
     const float effective = static_cast<float>(fp.scales()[b]) * fp.tensor_scale(), factor = 6.0f / 7.0f;
     for (std::size_t k = 0; k < 16 && b % 13 * 16 + k < cols; ++k) {
       const float t = x(b / 13, b % 13 * 16 + k) * (1.0f / effective);
-      REQUIRE(code_at(codes, k) == int4(t * (1.0f / factor)).bits());
+      REQUIRE(ufp4::detail::code_at(codes, k) == int4(t * (1.0f / factor)).bits());
       const float decoded = static_cast<float>(int4(t * (1.0f / factor))) *
                             (static_cast<float>(fp.scales()[b]) * factor * fp.tensor_scale());
       REQUIRE(same_bits(q(b / 13, b % 13 * 16 + k), decoded));
@@ -94,7 +94,7 @@ TEST_CASE("a block of mixfp4 with equal errors is in E1M2", "[grids]") {
   one(0, 3) = 1;  // 7 or 6 under the scale of either grid
   const auto q = quantize<mixfp4>(one);
   CHECK((q.scales()[0].bits() & 0x80) == 0);
-  CHECK(code_at(q.codes().data(), 3) == 7);
+  CHECK(ufp4::detail::code_at(q.codes().data(), 3) == 7);
 }
 
 TEST_CASE("a block of razer has the code 8 for 5 or -5 times its scale, whichever it holds", "[grids]") {
@@ -107,7 +107,7 @@ TEST_CASE("a block of razer has the code 8 for 5 or -5 times its scale, whicheve
   CHECK((q.scales()[0].bits() == (0x7E | 0x80) && q.scales()[1].bits() == 0x7E));
   for (std::size_t k = 0; k < 32; ++k) {
     CHECK(q(0, k) == x(0, k));
-    CHECK((code_at(q.codes().data(), k) == 8) == (std::abs(x(0, k)) == 5));
+    CHECK((ufp4::detail::code_at(q.codes().data(), k) == 8) == (std::abs(x(0, k)) == 5));
   }
   const auto zeros = quantize<razer>(matrix<float>(1, 16));
   CHECK(zeros.scales()[0].bits() == 0);
@@ -234,14 +234,14 @@ TEST_CASE("what cannot apply to several grids is rejected", "[grids]") {
   CHECK(bad([](format_spec& f) { f.choice.more = nullptr; }) == "quantize: the format's choice.more is null");
   CHECK(bad([](format_spec& f) { f.choice.count = 0; }).empty());
   const grid4 e2m1 = spec_of<if4>.grid;
-  const scaled_grid empty[] = {{e2m1, 1}, {}}, unscaled[] = {{e2m1, 0}}, two[] = {{e2m1, 1}, {e2m1, 2}};
+  const ufp4::detail::scaled_grid empty[] = {{e2m1, 1}, {}}, unscaled[] = {{e2m1, 0}}, two[] = {{e2m1, 1}, {e2m1, 2}};
   CHECK(bad([&](format_spec& f) { f.choice = {2, empty}; }) == "quantize: a grid of the choice has no values");
   CHECK(bad([&](format_spec& f) { f.choice = {1, unscaled}; }) ==
         "quantize: the factor of a grid must be from 2^-40 to 2^40");
   CHECK(bad([&](format_spec& f) { f.outer = {}, f.scale = scale_kind::bf16, f.choice = {2, two}; }) ==
         "quantize: bf16 and float scales can store the choice of two grids only");
   format_spec copied = spec_of<if4>, other = copied;
-  const scaled_grid same[] = {*copied.choice.more}, another[] = {{e2m1, 1}};
+  const ufp4::detail::scaled_grid same[] = {*copied.choice.more}, another[] = {{e2m1, 1}};
   copied.choice.more = same, other.choice.more = another;
   CHECK(copied == spec_of<if4>);  // by their values
   CHECK(!(other == spec_of<if4>));

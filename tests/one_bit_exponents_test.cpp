@@ -67,9 +67,9 @@ TEST_CASE("a block of hif4 stores its scale, then the exponents of groups of 8 a
   CHECK((bits >> 8 & 0xFF) == 0b00000001);
   CHECK(bits >> 16 == 0b0000000000010001);
   for (std::size_t k = 0; k < 64; ++k) CHECK(q(0, k) == x(0, k));
-  CHECK(code_at(q.codes().data(), 0) == fp4<E1M2>(1.75f).bits());
-  CHECK(code_at(q.codes().data(), 6) == fp4<E1M2>(-1.75f).bits());
-  CHECK(code_at(q.codes().data(), 17) == fp4<E1M2>(1.0f).bits());
+  CHECK(ufp4::detail::code_at(q.codes().data(), 0) == fp4<E1M2>(1.75f).bits());
+  CHECK(ufp4::detail::code_at(q.codes().data(), 6) == fp4<E1M2>(-1.75f).bits());
+  CHECK(ufp4::detail::code_at(q.codes().data(), 17) == fp4<E1M2>(1.0f).bits());
   CHECK(hif4::bits_per_element == 4.5);
 }
 

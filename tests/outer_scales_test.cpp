@@ -272,14 +272,15 @@ TEST_CASE("what cannot apply to outer scales is rejected", "[outer]") {
     return rejection([&] { quantize(f, x); });
   };
   for (const int segment : {0, -16, 8, 40, 65})
-    CHECK(bad({outer_span::segment, scale_kind::f32, segment}) ==
+    CHECK(bad({outer_scale::kind::segment, scale_kind::f32, segment}) ==
           "quantize: outer.segment must be a positive multiple of the block length, got " + std::to_string(segment) +
               " for blocks of 16");
-  CHECK(bad({outer_span::row, scale_kind::f32, 128}) ==
+  CHECK(bad({outer_scale::kind::row, scale_kind::f32, 128}) ==
         "quantize: outer.segment is for outer scales of segments, got 128 for blocks of 16");
-  CHECK(bad({outer_span::row, scale_kind::e4m3}) == "quantize: outer scales are float or bf16");
-  CHECK(bad({outer_span::none, scale_kind::bf16}) == "quantize: a format without outer scales has an outer.type");
-  CHECK(bad({outer_span::row}, scale_kind::f32) ==
+  CHECK(bad({outer_scale::kind::row, scale_kind::e4m3}) == "quantize: outer scales are float or bf16");
+  CHECK(bad({outer_scale::kind::none, scale_kind::bf16}) ==
+        "quantize: a format without outer scales has an outer.type");
+  CHECK(bad({outer_scale::kind::row}, scale_kind::f32) ==
         "quantize: only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none");
 }
 

@@ -56,7 +56,7 @@ void check_no_allocation() {
   const std::size_t rows = 300, cols = 1000;  // several tasks
   const std::vector<float> values(rows * cols, 1.25f);
   const matrix_view<const float> x{values.data(), rows, cols};
-  quantized_matrix<format_of<F>> memory(rows, cols, random_hadamard<64>{1}.spec());
+  quantized_matrix<ufp4::detail::format_of<F>> memory(rows, cols, random_hadamard<64>{1}.spec());
   std::vector<float> out(rows * cols);
   const matrix_view<float> to{out.data(), rows, cols};
   const cpu::context one_thread{.threads = 1};

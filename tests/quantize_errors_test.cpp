@@ -86,7 +86,7 @@ TEST_CASE("rules that do not go with the format") {
 }
 
 TEST_CASE("signs that are neither +1 nor -1") {
-  std::array<int, 16> signs = transformer_engine_signs;
+  std::array<int, 16> signs = compat::transformer_engine_signs;
   signs[5] = 0;
   check_rejected("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
   signs[5] = 2;

@@ -128,7 +128,8 @@ TEST_CASE("without a shard the padded length counts, so the same row has other r
   const model::grid g = model::grid_of<fp4<E1M2>>();
   int differing = 0;
   for (std::uint64_t k = 1; k < 16; ++k) {
-    const int a = code_at(narrow.codes().data() + 8, k), b = code_at(padded.codes().data() + 16, k);
+    const int a = ufp4::detail::code_at(narrow.codes().data() + 8, k),
+              b = ufp4::detail::code_at(padded.codes().data() + 16, k);
     CHECK(a == model::round(g, 0.3f, r, 16 + k));
     CHECK(b == model::round(g, 0.3f, r, 32 + k));
     differing += a != b;

@@ -49,7 +49,7 @@ TEMPLATE_TEST_CASE("plain, given and bf16-rounded transforms give the model's bi
 
 TEST_CASE("Transformer Engine's signs: + + + - + - - - - - - + - + - -") {
   support::policies p;
-  p.transform = signed_hadamard<16>(transformer_engine_signs).to_bf16().spec();
+  p.transform = signed_hadamard<16>(compat::transformer_engine_signs).to_bf16().spec();
   p.theirs.t = model::plain_transform(16);
   p.theirs.t.to_bf16 = true;
   const char* text = "+++-+------+-+--";
@@ -64,7 +64,7 @@ TEST_CASE("finite input that overflows in the transform makes NaN blocks of its 
   const auto q = quantize<e1m2_f32>(matrix_view<const float>{x.data(), 1, 64}, hadamard<16>{}, count_into{seen});
   CHECK(seen == quantize_report{1, 0, 0});
   for (std::size_t b = 0; b < 4; ++b) CHECK((q.scales()[b] != q.scales()[b]) == (b == 1));
-  for (std::size_t k = 16; k < 32; ++k) CHECK(code_at(q.codes().data(), k) == 0);
+  for (std::size_t k = 16; k < 32; ++k) CHECK(ufp4::detail::code_at(q.codes().data(), k) == 0);
 }
 
 TEST_CASE("a transform shorter than the block acts on each of its runs") {

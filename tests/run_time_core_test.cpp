@@ -60,20 +60,20 @@ TEST_CASE("a format as data gives the bits of the same format as a type", "[core
 
 TEST_CASE("preset_name is the inverse of preset, and unknown names list the presets", "[core]") {
   support::for_each_cpu_preset([](auto row) {
-    CHECK(preset_name(row.spec) == row.name);
+    CHECK(ufp4::detail::preset_name(row.spec) == row.name);
     CHECK(preset(row.name) == row.spec);
   });
-  CHECK(preset_name({grid_of<int4>(), scale_kind::bf16, 64, {}}).empty());
-  CHECK(find_preset("nvfp5") == nullptr);
+  CHECK(ufp4::detail::preset_name({grid_of<int4>(), scale_kind::bf16, 64, {}}).empty());
+  CHECK(ufp4::detail::find_preset("nvfp5") == nullptr);
   CHECK(support::rejection([] { preset("nvfp5"); }) ==
-        "preset: unknown format: nvfp5; the presets are " + preset_names());
+        "preset: unknown format: nvfp5; the presets are " + ufp4::detail::preset_names());
 }
 
 TEST_CASE("storage_size says how much memory quantize_into fills, and no byte beyond is written", "[core]") {
   const matrix<float> x = random_matrix(3, rows, cols);
   support::for_each_cpu_preset([&](auto row) {
     CAPTURE(row.name);
-    const quantized_size size = storage_size(row.spec, rows, cols, rht.spec());
+    const ufp4::detail::quantized_size size = storage_size(row.spec, rows, cols, rht.spec());
     const any_quantized want = quantize(row.spec, x, rht);
     CHECK(size.codes == want.codes().size());
     CHECK(size.scales == want.scale_bytes().size());

@@ -16,7 +16,8 @@ void multiply_in(const ufp4::matrix_view<const float>& x, const ufp4::matrix_vie
 
 void multiply(const ufp4::matrix_view<const float>& x, const ufp4::matrix_view<const float>& w,
               const ufp4::matrix_view<float>& y, const ufp4::matrix_view<float>& back) {
-  ufp4::for_each_preset([&](auto preset) { multiply_in<typename decltype(preset)::format>(x, w, y, back); });
+  ufp4::detail::for_each_row(ufp4::detail::presets{},
+                             [&](auto preset) { multiply_in<typename decltype(preset)::format>(x, w, y, back); });
 }
 
 int main() {}

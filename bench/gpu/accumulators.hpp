@@ -96,7 +96,7 @@ probe_wgmma(const probe_job job) {
   publish_operands();
   gpu::sync_block();
   wgmma_begin();
-  multiply(d, plain_operand(shared, 0), plain_operand(shared + 64, 0));
+  multiply(d, unquantized_input(shared, 0), unquantized_input(shared + 64, 0));
   wgmma_end();
   if (thread == 0) std::memcpy(job.out, &d[0], 4);
 }

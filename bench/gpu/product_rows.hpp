@@ -35,7 +35,7 @@ struct product {
   accumulate mode;
   shape of;
   std::size_t operand_bytes;
-  std::string name() const { return std::string("gemm/") + format + "/" + ufp4::name(mode) + "/" + of.text(); }
+  std::string name() const { return std::string("gemm/") + format + "/" + ufp4::detail::name(mode) + "/" + of.text(); }
 };
 
 /// A line for every kernel that takes the product: the chosen one and those that it is preferred to.
@@ -64,7 +64,7 @@ void kernel_lines(const product& p, const JobOf& job_of) {
     if (us <= 0) continue;
     shaped_line("gemm", p.name(), p.of, us)
         .text("format", p.format)
-        .text("accumulate", ufp4::name(p.mode))
+        .text("accumulate", ufp4::detail::name(p.mode))
         .text("kernel", kernel->name)
         .truth("chosen", kernel == first)
         .number("gbs", bytes / us * 1e-3)

@@ -85,7 +85,7 @@ void fill_scales(const huge_buffer& memory) {
 
 template <class F>
 constexpr std::size_t code_bytes(std::size_t rows, std::size_t cols) {
-  return F::is_wide ? rows * cols : rows * cols / 2;
+  return F::has_bytes ? rows * cols : rows * cols / 2;
 }
 template <class F>
 constexpr std::size_t scale_bytes(std::size_t rows, std::size_t cols) {

@@ -52,7 +52,7 @@ NUMBERS = {
 }
 SCALES = {"f32": (4, lambda b: struct.unpack("<f", struct.pack("<I", b))[0]), "bf16": (2, NUMBERS["bf16"]), "e4m3": (1, NUMBERS["e4m3"]),
           "ue5m3": (1, NUMBERS["ue5m3"]), "e8m0": (1, NUMBERS["e8m0"]), "e6m2": (1, NUMBERS["e6m2"])}
-# Elements of a byte, by the name of their wide_element.
+# Elements of a byte, by the name of their byte_element.
 WIDE = {"int8": int8, "e4m3": NUMBERS["e4m3"], "e3m2": lambda b: small_float(b, 3, 2, 3, True, ()),
         "e2m3": lambda b: small_float(b, 2, 3, 1, True, ()),
         "e5m2": lambda b: small_float(b, 5, 2, 15, True, (0x7D, 0x7E, 0x7F)) if b & 0x7F != 0x7C else math.copysign(math.inf, 0x7F - b)}
@@ -60,7 +60,7 @@ WIDE = {"int8": int8, "e4m3": NUMBERS["e4m3"], "e3m2": lambda b: small_float(b, 
 
 def plain_name(type_):
     """Without the version of the library: ufp4::v0_1::int4 is int4."""
-    return re.sub(r"ufp4::(?:v\w+::)?", "", type_.strip_typedefs().unqualified().name or "")
+    return re.sub(r"ufp4::(?:detail::)?(?:v\w+::)?", "", type_.strip_typedefs().unqualified().name or "")
 
 
 def name_of(enumerator):
@@ -83,7 +83,7 @@ class Matrix:
         shape = value["shape_"]
         form = shape["format"]
         self.rows, self.cols = int(shape["rows"]), int(shape["cols"])
-        self.wide, self.unit = name_of(form["wide"]), float(form["grid"]["unit"])
+        self.wide, self.unit = name_of(form["byte"]), float(form["grid"]["unit"])
         choice = form["choice"]
         self.more = int(choice["count"])
         grids = [form["grid"]] + [choice["more"][i]["grid"] for i in range(self.more)]

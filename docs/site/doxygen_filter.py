@@ -27,7 +27,7 @@ CONCEPT_MEMBERS = [(re.compile(pattern), text) for pattern, text in [
     (r"\bbits\(\) const", "The code."),
     (r"\bconstexpr float value\(\) const", "The number as a float, exact."),
     (r"\bfloat\(max\)\(\)", "The largest finite value."),
-    (r"\bstatic constexpr minifloat layout\(\)", "The fields of a code."),
+    (r"\bstatic constexpr (detail::)?minifloat layout\(\)", "The fields of a code."),
     (r"\bconstexpr explicit (fp4|int4|table_element|e4m3|ue5m3|e8m0|bf16|fp16)\(float x\)", "Converts from binary32: numerics 1 and 2."),
     (r"\b(rows|cols)\(\) const \{ return ", "The extent of the matrix."),
     (r"\btensor_scale\(\) const", "The tensor scale; 1 for a format with one level."),

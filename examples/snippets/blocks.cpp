@@ -61,13 +61,13 @@ int main() {
   const float value = static_cast<float>(fp4<E2M1>::from_bits(code)) * (static_cast<float>(scale) * q.tensor_scale());
 
   // The scales in the layout that the block-scaled products of cuBLASLt read.
-  std::vector<e4m3> swizzled(swizzled_size(rows, cols / 16));
-  swizzle_scales(q.scales().data(), rows, cols / 16, swizzled.data());
+  std::vector<e4m3> swizzled(compat::swizzled_size(rows, cols / 16));
+  compat::swizzle_scales(q.scales().data(), rows, cols / 16, swizzled.data());
 
   std::vector<float> all(rows * cols);
   dequantize(q, matrix_view<float>{all.data(), rows, cols});
   assert(all[row * cols + col] == value && even.rows() == rows && up.cols() == cols && fewest.cols() == cols);
   assert(as_nvfp4.cols() == cols && as_mxfp4.cols() == cols && by_mae.cols() == cols && clipped.cols() == cols);
   const std::size_t per_row = cols / 16;
-  assert(swizzled[swizzled_index(row, 1, per_row)].bits() == q.scales()[row * per_row + 1].bits());
+  assert(swizzled[compat::swizzled_index(row, 1, per_row)].bits() == q.scales()[row * per_row + 1].bits());
 }

@@ -39,12 +39,12 @@ class thread_pool {
 #if __has_include(<tbb/parallel_for.h>) && defined(UFP4_SNIPPETS_TBB)
 // oneTBB; in an arena, arena.execute([&] { ... }) around it
 struct tbb_executor {
-  void operator()(std::size_t n, task_ref task) const { tbb::parallel_for(std::size_t{0}, n, task); }
+  void operator()(std::size_t n, cpu::task_ref task) const { tbb::parallel_for(std::size_t{0}, n, task); }
 };
 
 // the standard library's parallel algorithms
 struct standard_executor {
-  void operator()(std::size_t n, task_ref task) const {
+  void operator()(std::size_t n, cpu::task_ref task) const {
     std::vector<std::size_t> indices(n);  // over std::views::iota libstdc++ runs the tasks one after the other
     std::iota(indices.begin(), indices.end(), std::size_t{0});
     std::for_each(std::execution::par, indices.begin(), indices.end(), task);
@@ -55,7 +55,7 @@ struct standard_executor {
 // threads of your own: any pool with a function that adds a job to its queue
 struct own_executor {
   thread_pool& pool;
-  void operator()(std::size_t n, task_ref task) const {
+  void operator()(std::size_t n, cpu::task_ref task) const {
     std::atomic<std::size_t> next{0};
     std::latch ended(static_cast<std::ptrdiff_t>(pool.size()));
     for (std::size_t w = 0; w < pool.size(); ++w)
@@ -76,7 +76,7 @@ int main() {
   auto qx = quantize<nvfp4>(x);
 
   // OpenMP; compile with -fopenmp
-  auto openmp = [](std::size_t n, task_ref task) {
+  auto openmp = [](std::size_t n, cpu::task_ref task) {
 #pragma omp parallel for schedule(dynamic)
     for (std::size_t i = 0; i < n; ++i) task(i);
   };

@@ -59,7 +59,7 @@ int main() {
   assert(clipped.rows() == 16);
 
   // An executor: any callable that runs task(i) once for every i < n, in any order, on any threads.
-  auto sequential = [](std::size_t n, task_ref task) {
+  auto sequential = [](std::size_t n, cpu::task_ref task) {
     for (std::size_t i = 0; i < n; ++i) task(i);
   };
   cpu::context ctx{.executor = sequential};

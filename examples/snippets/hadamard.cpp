@@ -24,7 +24,7 @@ int main() {
   quantized_gemm(qx, qw, y);  // (x R)(w R)^T = x w^T
 
   // Transformer Engine's transform: its sixteen signs, the result rounded to bf16.
-  auto te = quantize<nvfp4>(x, signed_hadamard<16>{transformer_engine_signs}.to_bf16());
+  auto te = quantize<nvfp4>(x, signed_hadamard<16>{compat::transformer_engine_signs}.to_bf16());
 
   std::vector<float> transformed(M * 192), back(M * K);
   const matrix_view<float> t{transformed.data(), M, 192};  // 160 columns, padded to a multiple of 64

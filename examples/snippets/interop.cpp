@@ -80,8 +80,8 @@ int main() {
   stack.write("experts.safetensors");
 
   interop::safetensors_reader experts("experts.safetensors");
-  const interop::stored_weight w = interop::find_weight(experts, "mlp.experts.up");  // w.shape, w.axis, w.slices()
-  any_quantized third = interop::read_slice(experts, w, 2);
+  const interop::stored_weight w = interop::find_weight(experts, "mlp.experts.up");  // w.shape, w.axis, w.parts()
+  any_quantized third = interop::read_part(experts, w, 2);
   assert(w.shape == (std::vector<std::uint64_t>{3, 64, 8}) && third.rows() == 8 && third.cols() == 64);
 
   interop::gguf_writer blocks;

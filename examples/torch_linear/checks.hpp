@@ -81,9 +81,9 @@ inline gradients through_operations(const problem& p, const bound_recipe& now) {
   const ufp4::cpu::context one{.threads = 1};
   const auto x = detail::view_as<float>(p.x), w = detail::view_as<float>(p.weight), dy = detail::view_as<float>(p.dy);
   gradients g{torch::empty_like(p.dy), torch::empty_like(p.x), torch::empty_like(p.weight), p.dy.sum(0)};
-  ufp4::linear_forward(now, x, w, detail::view_as<float>(g.y), {}, one);
-  ufp4::linear_backward_input(now, dy, w, detail::view_as<float>(g.dx), {}, one);
-  ufp4::linear_backward_weight(now, dy, x, detail::view_as<float>(g.dw), {}, one);
+  ufp4::recipe::linear_forward(now, x, w, detail::view_as<float>(g.y), {}, one);
+  ufp4::recipe::linear_backward_input(now, dy, w, detail::view_as<float>(g.dx), {}, one);
+  ufp4::recipe::linear_backward_weight(now, dy, x, detail::view_as<float>(g.dw), {}, one);
   g.y += p.bias;
   return g;
 }

@@ -90,7 +90,7 @@ inline any_view view_of(const Tensor& x) {
 
 /// torch's intra-op threads as the library's executor: inside one of torch's own parallel loops, the caller's thread.
 struct torch_threads {
-  void operator()(std::size_t count, ufp4::task_ref task) const {
+  void operator()(std::size_t count, ufp4::cpu::task_ref task) const {
     at::parallel_for(0, static_cast<std::int64_t>(count), 1, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) task(static_cast<std::size_t>(i));
     });
@@ -116,7 +116,7 @@ inline Tensor empty_like_tokens(const Tensor& x, std::int64_t features, torch::S
 inline Tensor forward(const bound_recipe& now, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor rows = by_token(x), w = weight.resolve_neg();
   Tensor y = empty_like_tokens(x, w.size(0), bias.defined() ? torch::kFloat : x.scalar_type());
-  std::visit([&](auto a, auto b, auto c) { ufp4::linear_forward(now, a, b, c, {}, context()); }, view_of(rows),
+  std::visit([&](auto a, auto b, auto c) { ufp4::recipe::linear_forward(now, a, b, c, {}, context()); }, view_of(rows),
              view_of(w), view_of(by_token(y)));
   if (bias.defined()) y.add_(bias.to(torch::kFloat));
   return y.to(x.scalar_type());
@@ -125,16 +125,16 @@ inline Tensor forward(const bound_recipe& now, const Tensor& x, const Tensor& we
 inline Tensor backward_input(const bound_recipe& now, const Tensor& dy, const Tensor& weight) {
   const Tensor rows = by_token(dy), w = weight.resolve_neg();
   Tensor dx = empty_like_tokens(dy, w.size(1), dy.scalar_type());
-  std::visit([&](auto a, auto b, auto c) { ufp4::linear_backward_input(now, a, b, c, {}, context()); }, view_of(rows),
-             view_of(w), view_of(by_token(dx)));
+  std::visit([&](auto a, auto b, auto c) { ufp4::recipe::linear_backward_input(now, a, b, c, {}, context()); },
+             view_of(rows), view_of(w), view_of(by_token(dx)));
   return dx;
 }
 
 inline Tensor backward_weight(const bound_recipe& now, const Tensor& dy, const Tensor& x, torch::ScalarType type) {
   const Tensor rows = by_token(dy), inputs = by_token(x);
   Tensor dw = torch::empty({rows.size(1), inputs.size(1)}, rows.options().dtype(type));
-  std::visit([&](auto a, auto b, auto c) { ufp4::linear_backward_weight(now, a, b, c, {}, context()); }, view_of(rows),
-             view_of(inputs), view_of(dw));
+  std::visit([&](auto a, auto b, auto c) { ufp4::recipe::linear_backward_weight(now, a, b, c, {}, context()); },
+             view_of(rows), view_of(inputs), view_of(dw));
   return dw;
 }
 

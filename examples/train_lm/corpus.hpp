@@ -136,7 +136,7 @@ inline void append_window(std::vector<std::uint8_t>& bytes, const std::vector<st
 /// The offset of row `row` of step `step`, below `places`: the upper half of 64 random bits times `places`. The bias is
 /// below 2^-32 for streams of up to 4 GiB. The counter's last word is "DATA" in ASCII.
 inline std::size_t window_offset(std::size_t places, std::uint64_t data_seed, std::uint64_t step, std::uint32_t row) {
-  const ufp4::philox_counter r = ufp4::philox4x32(
+  const ufp4::detail::philox_counter r = ufp4::philox4x32(
       {{static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), row, 0x44415441u}}, data_seed);
   const std::uint64_t low = std::uint64_t{r.word[0]} * places >> 32;  // places < 2^32
   return static_cast<std::size_t>((std::uint64_t{r.word[1]} * places + low) >> 32);

@@ -137,15 +137,16 @@ class recipe_engine final : public linear_engine<float> {
                matrix<float>& y) override {
     y.resize(x.rows(), w.rows() / static_cast<index>(s.experts));
     const input weights = view_of(w);
-    by_expert(linear, s, x, weights, no_rows(weights), y,
-              [](const auto& ctx, const auto&... arguments) { ufp4::linear_forward_grouped(arguments..., {}, ctx); });
+    by_expert(linear, s, x, weights, no_rows(weights), y, [](const auto& ctx, const auto&... arguments) {
+      ufp4::recipe::linear_forward_grouped(arguments..., {}, ctx);
+    });
   }
   void backward_input(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& w,
                       matrix<float>& dx) override {
     dx.resize(dy.rows(), w.cols());
     const input weights = view_of(w);
     by_expert(linear, s, dy, weights, no_columns(weights), dx, [](const auto& ctx, const auto&... arguments) {
-      ufp4::linear_backward_input_grouped(arguments..., {}, ctx);
+      ufp4::recipe::linear_backward_input_grouped(arguments..., {}, ctx);
     });
   }
   void backward_weight(std::uint32_t linear, const token_segments& s, const matrix<float>& dy, const matrix<float>& x,
@@ -157,7 +158,7 @@ class recipe_engine final : public linear_engine<float> {
     const output c = view_of(by_part);
     const bound now = recipe_.at(step_, linear);
     const auto call = [&](const bound& r, input left, input right, output out) {
-      ufp4::linear_backward_weight_grouped(r, left, right, s.begin, out, {}, threads_.context());
+      ufp4::recipe::linear_backward_weight_grouped(r, left, right, s.begin, out, {}, threads_.context());
     };
     timed([&] { call(placed(now, microbatches_of(s)), a, b, c); }, [&] { call(now, a, no_columns(b), no_columns(c)); },
           [&] { call(now, no_columns(a), b, no_rows(c)); });

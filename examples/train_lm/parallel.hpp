@@ -38,7 +38,7 @@ class thread_pool {
   int threads() const { return static_cast<int>(helpers_.size()) + 1; }
 
   /// Runs task(i) once for every i < count; returns when all are done. count is below 2^32.
-  void operator()(std::size_t count, ufp4::task_ref task) {
+  void operator()(std::size_t count, ufp4::cpu::task_ref task) {
     if (helpers_.empty() || count < 2) {
       for (std::size_t i = 0; i < count; ++i) task(i);
       return;
@@ -54,7 +54,7 @@ class thread_pool {
     const auto call = [](const void* b, std::size_t i) {
       (*static_cast<const Body*>(b))(static_cast<std::ptrdiff_t>(i));
     };
-    (*this)(static_cast<std::size_t>(count), ufp4::task_ref{&body, call});
+    (*this)(static_cast<std::size_t>(count), ufp4::cpu::task_ref{&body, call});
   }
 
   /// The context with which the library's operations run on these threads.
@@ -124,12 +124,12 @@ class thread_pool {
 
   std::vector<std::thread> helpers_;
   event started_, finished_;
-  ufp4::task_ref task_{};
+  ufp4::cpu::task_ref task_{};
   std::atomic<std::size_t> count_ = 0, left_ = 0;
   std::atomic<std::uint64_t> claims_ = 0;
   std::atomic<bool> ending_ = false;
 };
 
-static_assert(ufp4::executor<thread_pool>);
+static_assert(ufp4::cpu::executor<thread_pool>);
 
 }  // namespace train_lm

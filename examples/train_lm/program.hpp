@@ -56,9 +56,11 @@ inline model_recipe checked_recipe(const settings& run) {
   try {
     ufp4::cpu::context here{.threads = 1};
     const auto now = recipe.at(0, 0);
-    ufp4::linear_forward(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {}, here);
-    ufp4::linear_backward_input(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {}, here);
-    ufp4::linear_backward_weight(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {}, here);
+    ufp4::recipe::linear_forward(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {}, here);
+    ufp4::recipe::linear_backward_input(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {},
+                                        here);
+    ufp4::recipe::linear_backward_weight(now, view_of(std::as_const(x)), view_of(std::as_const(w)), view_of(y), {},
+                                         here);
   } catch (const std::invalid_argument& e) {
     throw usage_error(std::string("--recipe: invalid combination: ") + e.what());
   }

@@ -33,7 +33,7 @@ using ufp4::recipe::training_recipe;
 /// value, so the grid loses its wide steps and, with them, range: 2 / 0.5 instead of 6 / 0.5.
 template <std::uint32_t top>
 struct E2M1_up_to {
-  static constexpr ufp4::minifloat layout() { return {2, 1, 1, true, top, top}; }
+  static constexpr ufp4::detail::minifloat layout() { return {2, 1, 1, true, top, top}; }
 };
 using e2m1_to_2_f32 = ufp4::block_format<ufp4::fp4<E2M1_up_to<4>>, float, 16>;
 using e2m1_to_3_f32 = ufp4::block_format<ufp4::fp4<E2M1_up_to<5>>, float, 16>;
@@ -50,8 +50,8 @@ inline const std::vector<named_format>& formats() {
   static const std::vector<named_format> all = [] {
     std::vector<named_format> found;
     const auto add = [&](auto row) { found.push_back({row.name, row.spec}); };
-    ufp4::for_each_preset(add);
-    ufp4::for_each_extended_preset(add);
+    ufp4::detail::for_each_row(ufp4::detail::presets{}, add);
+    ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, add);
     return found;
   }();
   return all;

@@ -160,8 +160,8 @@ class bench_run {
         [&] { dequantize(qa, decoded, o_.ctx); });
     for (const accumulate mode : {accumulate::fast, accumulate::exact_blocks}) {
       const gemm_options options{.accumulate = mode};
-      add("GEMM " + std::string(name(mode)), operations(o_.m), "GFLOP/s", cpu::explain(qa, qb, c, options, o_.ctx),
-          [&] { quantized_gemm(qa, qb, c, options, o_.ctx); });
+      add("GEMM " + std::string(ufp4::detail::name(mode)), operations(o_.m), "GFLOP/s",
+          cpu::explain(qa, qb, c, options, o_.ctx), [&] { quantized_gemm(qa, qb, c, options, o_.ctx); });
     }
     add_plain();
     return std::move(rows_);

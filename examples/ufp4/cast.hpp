@@ -64,7 +64,8 @@ inline conversion_command<cast_request> parse_cast(common::arguments& rest) {
   check_ending(c.request.output, {".safetensors"});
   if (is_folder(c.input))
     throw common::usage_error(printable(c.input) + " is a folder; `ufp4 cast` converts one file at a time");
-  if (c.request.format.empty()) throw common::usage_error("-f FORMAT is needed; there are " + ufp4::preset_names());
+  if (c.request.format.empty())
+    throw common::usage_error("-f FORMAT is needed; there are " + ufp4::detail::preset_names());
   c.request.spec = format_named(c.request.format).spec;
   return c;
 }

@@ -1,6 +1,6 @@
 // ufp4 - a file of quantized weights becomes one of weights in another format, without loss where they fit.
 // SPDX-License-Identifier: Apache-2.0
-/// | weights | found by names, types and metadata; cast slice by slice (interop::read_slice); transforms stay   |
+/// | weights | found by names, types and metadata; cast slice by slice (interop::read_part); transforms stay   |
 /// | copied  | everything else unchanged; metadata except those that describe the weights                       |
 /// | memory  | a slice of a weight in both formats                                                              |
 /// | bits    | of ufp4::cast on the whole weight, or on each slice of three or more dimensions                  |
@@ -123,13 +123,13 @@ class cast_output {
     const places& p = places_.at(w.found.name);
     ufp4::cast_report lost;
     std::uint64_t codes = 0, scales = 0;
-    for (std::size_t i = 0; i < w.stored.slices(); ++i) {
-      const ufp4::any_quantized q = ufp4::cast(read_slice(file, w.stored, i), request_.spec, lost, request_.ctx);
+    for (std::size_t i = 0; i < w.stored.parts(); ++i) {
+      const ufp4::any_quantized q = ufp4::cast(read_part(file, w.stored, i), request_.spec, lost, request_.ctx);
       out_.write(p.codes, std::exchange(codes, codes + q.codes().size()), q.codes().data(), q.codes().size());
       out_.write(p.scales, std::exchange(scales, scales + q.scale_bytes().size()), q.scale_bytes().data(),
                  q.scale_bytes().size());
       if (request_.spec.has_tensor_scale()) write_tensor_scale(file, w, p, i, q.tensor_scale());
-      progress((i + 1) * w.stored.slice_rows(), w.stored.rows);
+      progress((i + 1) * w.stored.part_rows(), w.stored.rows);
     }
     return lost;
   }

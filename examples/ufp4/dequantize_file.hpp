@@ -74,7 +74,7 @@ template <class T, class Reader>
 void decode_rows(Reader& file, const decoded_weight& w, const dequantize_request& request,
                  const ufp4::interop::byte_sink& sink, const tensor_progress& progress) {
   const ufp4::interop::stored_weight& weight = w.stored;
-  const std::size_t inner = inner_rows(weight), limit = weight.slice_scales.empty() ? weight.rows : weight.slice_rows();
+  const std::size_t inner = inner_rows(weight), limit = weight.part_scales.empty() ? weight.rows : weight.part_rows();
   const auto height = static_cast<std::size_t>(weight.format.block.rows);
   const std::size_t at_once = inner != 1 ? inner : rows_at_once(limit, weight.cols, height, request.chunk);
   std::vector<T> out(at_once * weight.cols);
@@ -99,7 +99,7 @@ void decode_integers(ufp4::interop::safetensors_reader& file, const decoded_weig
   const ufp4::interop::int4_groups weight = ufp4::interop::read_int4_groups(file, w.found.stem(), w.integers);
   std::vector<T> row(weight.cols);
   for (std::size_t n = 0; n < weight.rows; ++n) {
-    for (std::size_t k = 0; k < weight.cols; ++k) row[k] = ufp4::round_to<T>(weight(n, k));
+    for (std::size_t k = 0; k < weight.cols; ++k) row[k] = ufp4::detail::round_to<T>(weight(n, k));
     sink(row.data(), row.size() * sizeof(T));
   }
 }

@@ -58,10 +58,7 @@ constexpr std::size_t find_note(std::string_view name) {
 constexpr bool every_preset_has_a_note() {
   bool all = true;
   const auto check = [&](auto row) { all = all && find_note(row.name) < std::size(format_notes); };
-  ufp4::for_each_preset(check);
-  ufp4::for_each_extended_preset(check);
-  ufp4::for_each_wide_preset(check);
-  ufp4::for_each_reference_preset(check);
+  ufp4::detail::for_every_preset(check);
   return all;
 }
 static_assert(every_preset_has_a_note(), "add a row to format_notes for the new preset");
@@ -70,7 +67,7 @@ static_assert(every_preset_has_a_note(), "add a row to format_notes for the new 
 enum class format_group : std::uint8_t {
   base,      ///< ufp4::presets: 4 bits, one grid, one scale a block and at most one of the tensor
   extended,  ///< ufp4::extended_presets
-  wide,      ///< ufp4::wide_presets and ufp4::reference_presets: a code takes a byte
+  wide,      ///< ufp4::byte_presets and ufp4::reference_presets: a code takes a byte
 };
 inline constexpr std::array<std::string_view, 3> format_group_names{"base", "extended", "wide"};
 
@@ -86,14 +83,14 @@ struct format_facts {
   /// How many grids a block chooses among.
   int grids() const { return 1 + spec.choice.count; }
   /// Whether an element is one of 16 values times the scales of its block: one grid, no one-bit exponents.
-  bool has_one_grid() const { return !spec.is_wide() && grids() == 1 && spec.block.group[0] == 0; }
+  bool has_one_grid() const { return !spec.has_bytes() && grids() == 1 && spec.block.group[0] == 0; }
 
   /// The value of each code; of several grids those of one, without its factor.
   std::vector<float> values(int grid = 0) const {
     std::vector<float> all;
-    for (int code = 0; code < (spec.is_wide() ? 256 : 16); ++code)
-      all.push_back(spec.is_wide() ? ufp4::detail::value_of(spec, static_cast<std::uint8_t>(code))
-                                   : ufp4::detail::nth_grid(spec, grid).value[code]);
+    for (int code = 0; code < (spec.has_bytes() ? 256 : 16); ++code)
+      all.push_back(spec.has_bytes() ? ufp4::detail::value_of(spec, static_cast<std::uint8_t>(code))
+                                     : ufp4::detail::nth_grid(spec, grid).value[code]);
     return all;
   }
   /// The values, not negative, that rounding gives with both signs, ascending; of several grids those of one, without
@@ -103,7 +100,7 @@ struct format_facts {
     const ufp4::grid4& g = ufp4::detail::nth_grid(spec, grid);
     for (int i = 0; i < g.levels; ++i)
       if (g.level[i] >= 0 && has_negative(g, i)) found.push_back(g.level[i]);
-    if (!spec.is_wide()) return found;
+    if (!spec.has_bytes()) return found;
     for (const float v : values())
       if (v >= 0 && v <= spec.grid.qmax) found.push_back(v);
     std::sort(found.begin(), found.end());
@@ -114,7 +111,7 @@ struct format_facts {
   std::vector<float> unpaired(int grid = 0) const {
     std::vector<float> found;
     const ufp4::grid4& g = ufp4::detail::nth_grid(spec, grid);
-    for (int i = 0; !spec.is_wide() && i < g.levels; ++i)
+    for (int i = 0; !spec.has_bytes() && i < g.levels; ++i)
       if (!has_negative(g, i)) found.push_back(g.level[i]);
     return found;
   }
@@ -122,7 +119,7 @@ struct format_facts {
     const std::vector<float> m = magnitudes();
     for (std::size_t i = 2; i < m.size(); ++i)
       if (m[i] - m[i - 1] != m[1] - m[0]) return false;
-    return spec.is_wide() || has_one_grid();
+    return spec.has_bytes() || has_one_grid();
   }
   bool is_integer() const { return element == "int4" || element == "int8"; }
   std::string_view scale() const {
@@ -179,7 +176,7 @@ inline constexpr std::string_view element_name<ufp4::razer::element_type> =
 /// Adds the rows of a list of presets.
 template <class Rows>
 void add_facts(Rows list, format_group group, std::vector<format_facts>& to) {
-  ufp4::for_each_row(list, [&](auto row) {
+  ufp4::detail::for_each_row(list, [&](auto row) {
     using format = typename decltype(row)::format;
     const format_note& note = format_notes[find_note(row.name)];
     to.push_back({row.name, group, element_name<typename format::element_type>, row.spec, format::bits_per_element,
@@ -193,10 +190,10 @@ void add_facts(Rows list, format_group group, std::vector<format_facts>& to) {
 inline const std::vector<format_facts>& all_formats() {
   static const std::vector<format_facts> all = [] {
     std::vector<format_facts> rows;
-    detail::add_facts(ufp4::presets{}, format_group::base, rows);
-    detail::add_facts(ufp4::extended_presets{}, format_group::extended, rows);
-    detail::add_facts(ufp4::wide_presets{}, format_group::wide, rows);
-    detail::add_facts(ufp4::reference_presets{}, format_group::wide, rows);
+    detail::add_facts(ufp4::detail::presets{}, format_group::base, rows);
+    detail::add_facts(ufp4::detail::extended_presets{}, format_group::extended, rows);
+    detail::add_facts(ufp4::detail::byte_presets{}, format_group::wide, rows);
+    detail::add_facts(ufp4::detail::reference_presets{}, format_group::wide, rows);
     return rows;
   }();
   return all;
@@ -206,7 +203,8 @@ inline const std::vector<format_facts>& all_formats() {
 inline const format_facts& format_named(std::string_view name) {
   for (const format_facts& f : all_formats())
     if (f.name == name) return f;
-  throw common::usage_error("unknown format " + ufp4::interop::printable(name) + "; there are " + ufp4::preset_names());
+  throw common::usage_error("unknown format " + ufp4::interop::printable(name) + "; there are " +
+                            ufp4::detail::preset_names());
 }
 
 namespace detail {

@@ -89,7 +89,7 @@ using row_view = ufp4::matrix_view<const float>;
 struct trial {
   format_facts format;
   ufp4::transform_spec transform;
-  ufp4::scale_rule_spec rule;
+  ufp4::detail::scale_rule_spec rule;
   ufp4::analysis::any_measurement sums;
 
   void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) {
@@ -154,7 +154,7 @@ class sampled_rows {
  private:
   /// floor(i * of / n) without the product, which may exceed 64 bits.
   std::uint64_t row_index(std::uint64_t i) const { return of_rows() / rows_ * i + of_rows() % rows_ * i / rows_; }
-  std::uint64_t slice_of(std::uint64_t row) const { return row_index(row) / matrix_.slice_rows(); }
+  std::uint64_t slice_of(std::uint64_t row) const { return row_index(row) / matrix_.part_rows(); }
 
   /// The first measured row that is in a later slice than `row`.
   std::uint64_t end_of_slice(std::uint64_t row) const {

@@ -124,7 +124,8 @@ inline conversion_command<quantize_request> parse_quantize(common::arguments& re
   }
   check_input_and_output(c.input, request.output, c.json);
   if (!is_folder(c.input)) check_ending(request.output, {".safetensors", ".gguf"});
-  if (request.format.empty()) throw common::usage_error("-f FORMAT is needed; there are " + ufp4::preset_names());
+  if (request.format.empty())
+    throw common::usage_error("-f FORMAT is needed; there are " + ufp4::detail::preset_names());
   request.spec = format_named(request.format).spec;
   check_rule(request.scales, format_named(request.format));
   request.with.rule = request.scales.rule;

@@ -19,7 +19,7 @@ namespace tool {
 struct quantize_settings {
   ufp4::transform_spec transform{};
   ufp4::rounding_spec rounding{};
-  ufp4::scale_rule_spec rule{};
+  ufp4::detail::scale_rule_spec rule{};
   ufp4::cpu::context ctx{};
   std::size_t chunk = usual_chunk;  ///< elements read at once; no bit depends on it
 };
@@ -73,7 +73,7 @@ class rows_quantizer {
         with_(with),
         progress_(progress),
         emit_(emit),
-        slice_(static_cast<std::size_t>(format.has_tensor_scale() ? matrix.slice_rows() : matrix.rows())),
+        slice_(static_cast<std::size_t>(format.has_tensor_scale() ? matrix.part_rows() : matrix.rows())),
         at_once_(rows_at_once(slice_, matrix.cols(), static_cast<std::size_t>(format.block.rows), with.chunk)),
         to_do_(matrix.rows() * (format.has_tensor_scale() ? 2 : 1)),
         memory_(format, at_once_, static_cast<std::size_t>(matrix.cols()), with.transform) {}
@@ -83,7 +83,7 @@ class rows_quantizer {
     for (std::size_t begin = 0; begin < rows; begin += slice_) {
       const ufp4::tensor_amax global_amax{format_.has_tensor_scale() ? amax_of(begin) : 0};
       const auto quantize = [&](std::size_t first, const auto& x) { quantize_chunk(first, x, global_amax); };
-      for_chunks(matrix_, begin, begin + slice_, at_once_, values_, quantize);
+      for_parts(matrix_, begin, begin + slice_, at_once_, values_, quantize);
     }
     return sums_;
   }
@@ -95,13 +95,13 @@ class rows_quantizer {
       amax = (std::max)(amax, ufp4::amax(x, with_.transform, with_.ctx).value);
       progress_(done_ += x.rows(), to_do_);
     };
-    for_chunks(matrix_, begin, begin + slice_, at_once_, values_, raise);
+    for_parts(matrix_, begin, begin + slice_, at_once_, values_, raise);
     return amax;
   }
 
   void quantize_chunk(std::size_t first, const ufp4::matrix_view<const T>& x, const ufp4::tensor_amax& global_amax) {
     ufp4::quantize_report seen;
-    const ufp4::quantized_size size = ufp4::storage_size(format_, x.rows(), x.cols(), with_.transform);
+    const ufp4::detail::quantized_size size = ufp4::storage_size(format_, x.rows(), x.cols(), with_.transform);
     const auto quantized = [&](const auto&... amax) {
       return ufp4::quantize_into(
           format_, x, {memory_.codes().first(size.codes), memory_.scale_bytes().first(size.scales)}, with_.transform,

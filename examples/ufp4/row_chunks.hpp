@@ -46,7 +46,7 @@ class matrix_rows {
   std::uint64_t rows() const { return outer_ * inner_; }
   std::uint64_t cols() const { return cols_; }
   std::uint64_t slices() const { return slices_; }
-  std::uint64_t slice_rows() const { return rows() / slices_; }
+  std::uint64_t part_rows() const { return rows() / slices_; }
 
   /// Rows from `first` on, as many as `out` has, rounded to its type; `out` is contiguous.
   template <class T>
@@ -86,7 +86,7 @@ class matrix_rows {
   void place(const ufp4::matrix_view<T>& out, std::uint64_t row, std::uint64_t count, std::uint64_t k,
              std::uint64_t at) const {
     for (std::size_t i = 0; i < count; ++i)
-      out(static_cast<std::size_t>(row) + i, static_cast<std::size_t>(k)) = ufp4::round_to<T>(
+      out(static_cast<std::size_t>(row) + i, static_cast<std::size_t>(k)) = ufp4::detail::round_to<T>(
           ufp4::interop::decode_number(tensor_.type, bytes_.data() + (static_cast<std::size_t>(at) + i) * width()));
   }
 
@@ -99,8 +99,8 @@ class matrix_rows {
 
 /// visit(first row, matrix_view<const T>) over rows begin .. end - 1, from top to bottom, at most `at_once` at a time.
 template <class T, class Visit>
-void for_chunks(matrix_rows& matrix, std::size_t begin, std::size_t end, std::size_t at_once, std::vector<T>& memory,
-                Visit& visit) {
+void for_parts(matrix_rows& matrix, std::size_t begin, std::size_t end, std::size_t at_once, std::vector<T>& memory,
+               Visit& visit) {
   const auto cols = static_cast<std::size_t>(matrix.cols());
   memory.resize(at_once * cols);
   for (std::size_t first = begin; first < end; first += at_once) {
@@ -126,7 +126,7 @@ inline ufp4::interop::byte_source bytes_of(ufp4::interop::tensor_file& file, con
 }
 
 /// The values of a quantized matrix: decoded, its transform undone, rounded to out's type once.
-template <ufp4::matrix_scalar T>
+template <ufp4::detail::matrix_scalar T>
 void restore(const ufp4::cpu::context& ctx, const ufp4::any_quantized_view& q, const ufp4::matrix_view<T>& out) {
   if (q.transform().n == 1) return ufp4::dequantize(q, out, ctx);
   const std::size_t padded = q.padded_cols();  // the inverse transform reads the padding too

@@ -167,7 +167,7 @@ inline std::string stored_format_name(const ufp4::format_spec& format) {
   if (format == ufp4::spec_of<ufp4::interop::ggml_nvfp4>) return "nvfp4 without a tensor scale";
   ufp4::format_spec rows = format;
   rows.block.rows = 1;
-  const std::string name(ufp4::preset_name(rows)), size = std::to_string(format.block.cols);
+  const std::string name(ufp4::detail::preset_name(rows)), size = std::to_string(format.block.cols);
   return format.block.rows == 1 ? name : name + " in " + size + " x " + size;
 }
 

@@ -89,7 +89,7 @@ std::vector<any_quantized> quantize(const format_spec& format, const matrix_batc
                         });
   return all;
 }
-template <any_block_format F, class T, class... Policies>
+template <detail::any_block_format F, class T, class... Policies>
 std::vector<quantized_matrix<F>> quantize(const matrix_batch<T>& x, batch_amax which, const Policies&... policies) {
   std::vector<any_quantized> all = quantize(spec_of<F>, x, which, policies...);
   std::vector<quantized_matrix<F>> typed;
@@ -99,7 +99,7 @@ std::vector<quantized_matrix<F>> quantize(const matrix_batch<T>& x, batch_amax w
 }
 
 /// Decodes every matrix.
-template <quantized_like Q, class T>
+template <detail::quantized_like Q, class T>
 void dequantize(const std::vector<Q>& q, const matrix_batch<T>& out, const cpu::context& ctx = {}) {
   detail::check_batch_shapes("dequantize", q, out);
   detail::check_batch_output("dequantize", out);
@@ -108,7 +108,7 @@ void dequantize(const std::vector<Q>& q, const matrix_batch<T>& out, const cpu::
 }
 
 /// C[i] = alpha * A[i] * B[i]^T + beta * C[i], all products in one call (quantized_gemm_grouped).
-template <quantized_like A, quantized_like B, class T>
+template <detail::quantized_like A, detail::quantized_like B, class T>
 void quantized_gemm(const std::vector<A>& a, const std::vector<B>& b, const matrix_batch<T>& c,
                     const gemm_options& options = {}, const cpu::context& ctx = {}) {
   detail::check_batch_shapes("quantized_gemm", a, c);
@@ -129,7 +129,7 @@ report measure(const format_spec& format, const matrix_batch<T>& x, batch_amax w
   detail::totals all;
   ufp4::detail::each_of_batch("analysis::measure", ctx, format, x, which, ufp4::detail::collect(policies...),
                               [&](std::size_t i, const auto& options) {
-                                detail::add_piece(ctx, format, ufp4::detail::source_of(x[i]), options, all);
+                                detail::add_part(ctx, format, ufp4::detail::source_of(x[i]), options, all);
                               });
   return all.result(format);
 }

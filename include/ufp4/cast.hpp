@@ -241,7 +241,7 @@ inline void quantize_columns(const cpu::context& ctx, const cast_job& job, std::
                              float outer, cast_strip& s) {
   const std::size_t width = last - first, blocks = width / job.length();
   format_spec f = job.to;
-  if (f.has_outer_array()) f.outer.span = outer_span::tensor, f.outer.segment = 0;
+  if (f.has_outer_array()) f.outer.span = outer_scale::kind::tensor, f.outer.segment = 0;
   const int bytes = block_bytes(f.scale, f.choice.count, f.block);
   cpu::detail::quantize_job q{
       .x = {s.values.data() + first, dtype::f32, job.height(), width, static_cast<std::ptrdiff_t>(job.padded_cols), 1},
@@ -358,7 +358,7 @@ inline cast_report cast_strips(const cpu::context& ctx, cast_job& job) {
 
 inline void check_cast(const char* operation, const any_quantized_view& q, const format_spec& to) {
   check_format(operation, to);
-  expects(!q.spec().is_wide() && !to.is_wide(), operation, ": a format with elements of one byte cannot be cast");
+  expects(!q.spec().has_bytes() && !to.has_bytes(), operation, ": a format with elements of one byte cannot be cast");
   expects(q.spec().block.rows == to.block.rows, operation, ": both formats need blocks of as many rows, got ",
           q.spec().block.rows, " and ", to.block.rows);
 }
@@ -412,11 +412,11 @@ inline any_quantized cast(const detail::quantized_argument& q, const format_spec
   return cast(q, to, ignored, ctx);
 }
 /// The same with the format as a type: cast<nvfp4>(q).
-template <any_block_format To, quantized_like Q>
+template <detail::any_block_format To, detail::quantized_like Q>
 quantized_matrix<To> cast(const Q& q, cast_report& report, const cpu::context& ctx = {}) {
   return quantized_matrix<To>(cast(any_quantized_view(q), spec_of<To>, report, ctx));
 }
-template <any_block_format To, quantized_like Q>
+template <detail::any_block_format To, detail::quantized_like Q>
 quantized_matrix<To> cast(const Q& q, const cpu::context& ctx = {}) {
   cast_report ignored;
   return cast<To>(q, ignored, ctx);

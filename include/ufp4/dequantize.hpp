@@ -49,20 +49,20 @@ namespace ufp4::inline UFP4_CODE {
 /// | transform | not undone: it cancels in a product (fake_quantize with undo_transform, hadamard_inverse)   |
 /// | aliasing  | out must not overlap q's codes or scales, and its elements not each other                   |
 /// | bits      | identical for every isa and thread count                                                    |
-template <quantized_like Q, matrix_scalar T>
+template <detail::quantized_like Q, detail::matrix_scalar T>
 void dequantize(const Q& q, const matrix_view<T>& out, const cpu::context& ctx = {}) {
   detail::check_dequantize("dequantize", q, out);
   constexpr detail::features needs = detail::features_of_matrix<Q> | detail::features_of_scalar<T>;
   detail::dequantize_to<needs>(ctx, detail::quantized_source_of(q), out);
 }
 /// The same of a prepacked matrix: dequantize(unpack(p), out).
-template <prepacked_like P, matrix_scalar T>
+template <detail::prepacked_like P, detail::matrix_scalar T>
 void dequantize(const P& p, const matrix_view<T>& out, const cpu::context& ctx = {}) {
   detail::check_dequantize("dequantize", p, out);
   dequantize(unpack(p), out, ctx);
 }
 /// out = fl(scale * (code - zero point)), rounded to out's type. Threads and errors as dequantize of other matrices.
-template <matrix_scalar T>
+template <detail::matrix_scalar T>
 void dequantize(const zero_point_matrix& w, const matrix_view<T>& out, const cpu::context& ctx = {}) {
   detail::check_decoded("dequantize", w, out);
   const detail::sink to = detail::sink_of(out);
@@ -84,7 +84,7 @@ void dequantize(const cpu::context&, const Arguments&...) {
 }
 
 /// Decodes into a new matrix of T: dequantize<bf16>(q).
-template <matrix_scalar T = float, detail::decodable Q>
+template <detail::matrix_scalar T = float, detail::decodable Q>
 matrix<T> dequantize(const Q& q, const cpu::context& ctx = {}) {
   auto out = matrix<T>::uninitialized(q.rows(), q.cols());
   dequantize(q, static_cast<const matrix_view<T>&>(out), ctx);

@@ -29,7 +29,7 @@ struct explanation {
     std::string line = ufp4::detail::concat(operation, ": ", kernel, " (", name(isa), ")");
     if (tile_rows != 0)
       line += ufp4::detail::concat(", tiles of ", tile_rows, " x ", tile_cols, " x ", tile_depth, ", accumulate ",
-                                   name(mode));
+                                   ufp4::detail::name(mode));
     return note.empty() ? line : line + "; " + note;
   }
 };
@@ -83,29 +83,29 @@ explanation explain_quantize(const context& ctx, const quantize_job& job, const 
 namespace ufp4::cpu::inline UFP4_CODE {
 
 /// quantized_gemm(a, b, c, options).
-template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
+template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, ufp4::detail::matrix_scalar T>
 explanation explain(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options,
                     const context& ctx = {}) {
   return detail::explain_gemm(ctx,
                               detail::kernels::gemm<ufp4::detail::features_of_product<A, B, accumulate::folded_bf16>>,
                               ufp4::detail::gemm_job_of(a, b, ufp4::detail::sink_of(c), options));
 }
-template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, matrix_scalar T>
+template <ufp4::detail::any_operand A, ufp4::detail::any_operand B, ufp4::detail::matrix_scalar T>
 explanation explain(const A& a, const B& b, const matrix_view<T>& c, const std::same_as<context> auto&... ctx) {
   return explain(a, b, c, gemm_options{}, ctx...);
 }
 
 /// quantize<F>(x, policies...), quantize_into and fake_quantize.
-template <quantizer_target F, matrix_scalar T, class... Policies>
+template <ufp4::detail::quantizer_target F, ufp4::detail::matrix_scalar T, class... Policies>
 explanation explain(const matrix_view<T>& x, const Policies&... policies) {
-  const auto options = ufp4::detail::collect_for<format_of<F>, T>(policies...);
+  const auto options = ufp4::detail::collect_for<ufp4::detail::format_of<F>, T>(policies...);
   return detail::explain_quantize<options.needs>(
       ufp4::detail::context_among(policies...),
-      ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<format_of<F>>, options),
-      ufp4::detail::make_coder<ufp4::detail::preset_of<F>>(spec_of<format_of<F>>, options, 0.0f));
+      ufp4::detail::make_job(ufp4::detail::source_of(x), spec_of<ufp4::detail::format_of<F>>, options),
+      ufp4::detail::make_coder<ufp4::detail::preset_of<F>>(spec_of<ufp4::detail::format_of<F>>, options, 0.0f));
 }
 /// The same with the format as data.
-template <matrix_scalar T, class... Policies>
+template <ufp4::detail::matrix_scalar T, class... Policies>
 explanation explain(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
   const auto options = ufp4::detail::collect_as_data<T>(policies...);
   return detail::explain_quantize<options.needs>(ufp4::detail::context_among(policies...),
@@ -114,7 +114,7 @@ explanation explain(const format_spec& format, const matrix_view<T>& x, const Po
 }
 
 /// dequantize(q, out).
-template <quantized_like Q, matrix_scalar T>
+template <ufp4::detail::quantized_like Q, ufp4::detail::matrix_scalar T>
 explanation explain(const Q& q, const matrix_view<T>&, const context& ctx = {}) {
   const isa tier = resolve(ctx);
   const auto& kernels =
@@ -125,7 +125,7 @@ explanation explain(const Q& q, const matrix_view<T>&, const context& ctx = {}) 
 }
 
 /// hadamard_forward(x, out, t) and hadamard_inverse.
-template <matrix_scalar X, matrix_scalar Y, transform Transform>
+template <ufp4::detail::matrix_scalar X, ufp4::detail::matrix_scalar Y, ufp4::detail::transform Transform>
 explanation explain(const matrix_view<X>&, const matrix_view<Y>&, const Transform&, const context& ctx = {}) {
   const isa tier = resolve(ctx);
   const auto& table =

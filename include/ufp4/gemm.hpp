@@ -12,16 +12,16 @@ namespace ufp4::detail::inline UFP4_CODE {
 /// An operand ready to be multiplied: requests are quantized here.
 template <class Q>
   requires(quantized_like<Q> || prepacked_like<Q>)
-const Q& realize(const cpu::context&, const Q& q) {
+const Q& quantize_operand(const cpu::context&, const Q& q) {
   return q;  // NOLINT(bugprone-return-const-ref-from-parameter): used within the call that q was given to
 }
 template <class F, class T, class O>
-any_quantized realize(const cpu::context& ctx, const quantize_request<F, T, O>& r) {
+any_quantized quantize_operand(const cpu::context& ctx, const quantize_request<F, T, O>& r) {
   any_quantized out(spec_of<format_of<F>>, r.x.rows(), r.x.cols(), r.options.transform);
   quantize_to<preset_of<F>>(ctx, source_of(r.x), r.options, out);
   return out;
 }
-inline plain_side realize(const cpu::context&, const plain_side& x) { return x; }
+inline unquantized_side quantize_operand(const cpu::context&, const unquantized_side& x) { return x; }
 
 /// All panels of a matrix, into memory of prepacked_size.
 inline void prepack_to(const cpu::context& ctx, const quantized_source& from, const quantized_sink& to) {
@@ -56,9 +56,9 @@ void multiply(const cpu::context& ctx, const A& a, const B& b, const matrix_view
   check_gemm("quantized_gemm", a, b, out, options);
   cpu::resolve(ctx);
   if (out.rows == 0 || out.cols == 0) return;
-  const auto& realized_a = realize(ctx, a);
-  const auto& realized_b = realize(ctx, b);
-  const cpu::detail::gemm_job job = gemm_job_of(realized_a, realized_b, out, options);
+  const auto& side_a = quantize_operand(ctx, a);
+  const auto& side_b = quantize_operand(ctx, b);
+  const cpu::detail::gemm_job job = gemm_job_of(side_a, side_b, out, options);
   cpu::detail::run_gemms(ctx, cpu::detail::kernels::gemm<features_of_product<A, B, mode>>, {&job, 1});
 }
 
@@ -76,13 +76,13 @@ namespace ufp4::inline UFP4_CODE {
 /// | NaN       | a block with a NaN scale makes every element of C that depends on it NaN                             |
 /// | K = 0     | the same formulas with an empty sum; M = 0 or N = 0: nothing happens                                 |
 /// | bits      | exact_blocks: identical on every backend, isa and thread count. fast: within the bound of numerics 6 |
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
+template <detail::any_operand A, detail::any_operand B, detail::matrix_scalar T>
 void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options,
                     const cpu::context& ctx = {}) {
   detail::multiply<accumulate::folded_bf16>(ctx, a, b, c, options);
 }
 /// The same with the default options, optionally followed by a context; compiles only what `fast` needs.
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
+template <detail::any_operand A, detail::any_operand B, detail::matrix_scalar T>
 void quantized_gemm(const A& a, const B& b, const matrix_view<T>& c, const std::same_as<cpu::context> auto&... ctx) {
   static_assert(sizeof...(ctx) <= 1, "two contexts in one call");
   detail::multiply<accumulate::fast>(detail::context_among(ctx...), a, b, c, {});
@@ -108,8 +108,8 @@ inline any_prepacked prepack(const detail::quantized_argument& q, const cpu::con
   return out;
 }
 /// The same into the caller's memory of prepacked_size, which must not overlap q. The returned view refers to it.
-inline any_prepacked_view prepack_into(const detail::quantized_argument& q, const quantized_storage& memory,
-                                       const cpu::context& ctx = {}) {
+inline detail::any_prepacked_view prepack_into(const detail::quantized_argument& q, const quantized_storage& memory,
+                                               const cpu::context& ctx = {}) {
   constexpr const char* operation = "prepack_into";
   detail::check_prepacked_spans(operation, {q.spec(), q.tensor_scale(), q.rows(), q.cols(), q.transform()},
                                 memory.codes, memory.scales);
@@ -117,7 +117,7 @@ inline any_prepacked_view prepack_into(const detail::quantized_argument& q, cons
   detail::prepack_to(ctx, detail::quantized_source_of(q), {memory.codes.data(), memory.scales.data()});
   return {q.spec(), memory.codes, memory.scales, q.tensor_scale(), q.rows(), q.cols(), q.transform()};
 }
-template <quantized Q>
+template <detail::quantized Q>
 prepacked_matrix<typename Q::format> prepack(const Q& q, const cpu::context& ctx = {}) {
   prepacked_matrix<typename Q::format> out(q.rows(), q.cols(), q.transform());
   detail::prepack_to(ctx, q, out);
@@ -125,12 +125,12 @@ prepacked_matrix<typename Q::format> prepack(const Q& q, const cpu::context& ctx
 }
 
 /// Rows or columns of a prepacked matrix, prepacked: copies, with the conditions of those of a quantized matrix.
-template <prepacked_owner P>
+template <detail::prepacked_owner P>
 P row_range(const P& p, std::size_t first, std::size_t count) {
   const auto q = unpack(p);
   return prepack(row_range(q, first, count), cpu::context{.threads = 1});
 }
-template <prepacked_owner P>
+template <detail::prepacked_owner P>
 P col_range(const P& p, std::size_t first, std::size_t count) {
   return prepack(col_range(unpack(p), first, count), cpu::context{.threads = 1});
 }

@@ -39,8 +39,9 @@ namespace ufp4::inline UFP4_CODE {
 template <detail::sequence As, detail::sequence Bs, detail::sequence Cs>
 void quantized_gemm_grouped(const As& a, const Bs& b, const Cs& c, const gemm_options& options = {},
                             const cpu::context& ctx = {}) {
-  static_assert(quantized_like<typename As::value_type>, "a: a sequence of quantized matrices or views of them");
-  static_assert(quantized_like<typename Bs::value_type> || prepacked_like<typename Bs::value_type>,
+  static_assert(detail::quantized_like<typename As::value_type>,
+                "a: a sequence of quantized matrices or views of them");
+  static_assert(detail::quantized_like<typename Bs::value_type> || detail::prepacked_like<typename Bs::value_type>,
                 "b: a sequence of quantized matrices, views of them, or prepacked matrices");
   detail::expects(a.size() == b.size() && a.size() == c.size(), "quantized_gemm_grouped: ", a.size(),
                   " left operands, ", b.size(), " right ones and ", c.size(), " outputs");

@@ -54,7 +54,7 @@ namespace ufp4::inline UFP4_CODE {
 /// | threads | as quantized_gemm; the same bits for every thread count                                             |
 /// | errors  | std::invalid_argument as quantized_gemm's, before anything is written; C must not overlap X or bias |
 /// | memory  | one binary32 matrix of the shape of C, and a float for each group of W                           |
-template <matrix_scalar T, matrix_scalar U>
+template <detail::matrix_scalar T, detail::matrix_scalar U>
 void quantized_gemm(const matrix_view<T>& x, const zero_point_matrix& w, const matrix_view<U>& c,
                     const gemm_options& options = {}, const cpu::context& ctx = {}) {
   const detail::sink out = detail::sink_of(c);

@@ -29,14 +29,14 @@ namespace ufp4::inline UFP4_CODE {
 /// | shape    | out has x's rows, and x's columns padded with zeros to a multiple of n                |
 /// | aliasing | out may be x itself (the same data, type and strides); no other overlap, nor in out   |
 /// | bits     | identical for every isa and thread count; bf16 and fp16 outputs are rounded once more |
-template <matrix_scalar X, matrix_scalar Y, transform Transform>
+template <detail::matrix_scalar X, detail::matrix_scalar Y, detail::transform Transform>
 void hadamard_forward(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t,
                       const cpu::context& ctx = {}) {
   detail::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);
 }
 
 /// The inverse of hadamard_forward: x has out's columns rounded up to a multiple of n; the padding is not written.
-template <matrix_scalar X, matrix_scalar Y, transform Transform>
+template <detail::matrix_scalar X, detail::matrix_scalar Y, detail::transform Transform>
 void hadamard_inverse(const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t,
                       const cpu::context& ctx = {}) {
   detail::transform_rows("hadamard_inverse", ctx, t.spec(), true, x, out);

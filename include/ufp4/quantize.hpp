@@ -14,7 +14,7 @@
 #pragma once
 
 #include <ufp4/cpu/dispatch.hpp>
-#include <ufp4/cpu/kernels/quantize/quantized_chunk.hpp>
+#include <ufp4/cpu/kernels/quantize/quantized_part.hpp>
 #include <ufp4/cpu/kernels/quantize/rounding_plan.hpp>
 #include <ufp4/cpu/parallel.hpp>
 #include <ufp4/matrix/checks.hpp>
@@ -55,7 +55,7 @@ inline void run_strips(const strip_body* body, std::size_t strips, quantize_repo
 /// Calls body over all strips, on the context's threads; adds the reports up. What one task would do is done at once.
 inline void for_strips(const cpu::context& ctx, const cpu::detail::quantize_job& job, quantize_report* report,
                        const strip_body& body) {
-  // Where columns are contiguous, a task reads long pieces of them, since each may begin on a page of its own.
+  // Where columns are contiguous, a task reads long parts of them, since each may begin on a page of its own.
   const bool by_columns = job.x.row_stride == 1 && job.x.col_stride != 1;
   const std::size_t strips = job.strips(), at_once = !by_columns ? 1 : strips < 4096 ? 128 : 256;
   const std::size_t elements = job.padded_cols * static_cast<std::size_t>(job.format.block.rows) * at_once;
@@ -136,10 +136,10 @@ void quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detail::qu
   });
 }
 
-/// Whether a call may quantize piece by piece (quantized_chunk.hpp): any format but those of `whole_strips`.
+/// Whether a call may quantize part by part (quantized_part.hpp): any format but those of `whole_strips`.
 inline constexpr features whole_strips = features::further_parts | features::byte_float;
 template <features needs, class Coder>
-bool quantizes_chunks(const cpu::detail::quantize_job& job) {
+bool quantizes_parts(const cpu::detail::quantize_job& job) {
   if constexpr (!is_kernel_coder<Coder>) return false;
   return !has(needs, whole_strips) || !has(parts_of(job.format), whole_strips);
 }
@@ -148,9 +148,9 @@ void fake_quantize_with(const cpu::context& ctx, cpu::isa tier, const cpu::detai
                         const Coder& coder, bool undo_transform, const sink& out, quantize_report* report) {
   for_strips(ctx, job, report, [&](std::size_t first, std::size_t last, quantize_report& seen) {
     if constexpr (is_kernel_coder<Coder>)
-      if (quantizes_chunks<needs, Coder>(job))
-        return fake_quantize_chunks(cpu::detail::kernels_of_chunks<needs>(tier, job, coder), job, coder, undo_transform,
-                                    out, first, last, seen);
+      if (quantizes_parts<needs, Coder>(job))
+        return fake_quantize_parts(cpu::detail::kernels_of_parts<needs>(tier, job, coder), job, coder, undo_transform,
+                                   out, first, last, seen);
     if constexpr (has(needs, whole_strips) || !is_kernel_coder<Coder>)
       cpu::detail::fake_quantize_strips(job, coder, undo_transform, out, first, last, seen);
   });
@@ -266,9 +266,9 @@ namespace ufp4::inline UFP4_CODE {
 
 /// The tensor amax of x: the largest finite magnitude, after a transform if one is given (padding included). The tensor
 /// scale of a two-level format is computed from it. 0 if x is empty or has no finite element.
-template <matrix_scalar T, transform Transform = transform_spec>
+template <detail::matrix_scalar T, detail::transform Transform = transform_spec>
 tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}, const cpu::context& ctx = {}) {
-  quantize_settings options;
+  detail::quantize_settings options;
   options.transform = t.spec();
   detail::check_data("amax", "x", x);
   detail::check_signs("amax", options.transform);
@@ -281,7 +281,7 @@ tensor_amax amax(const matrix_view<T>& x, const Transform& t = {}, const cpu::co
 // The format as data: spec_of<nvfp4>, preset("nvfp4"), or a format_spec of the program's own.
 
 /// Quantizes x in a format that is known at run time.
-template <matrix_scalar T, class... Policies>
+template <detail::matrix_scalar T, class... Policies>
 any_quantized quantize(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
   const auto options = detail::collect_as_data<T>(policies...);
   const detail::source from = detail::source_of(x);
@@ -292,7 +292,7 @@ any_quantized quantize(const format_spec& format, const matrix_view<T>& x, const
 }
 /// Quantizes into the caller's memory of exactly storage_size(format, x.rows(), x.cols(), transform), without
 /// allocating matrix memory. The returned view refers to it and has the tensor scale. Nothing may overlap.
-template <matrix_scalar T, class... Policies>
+template <detail::matrix_scalar T, class... Policies>
 any_quantized_view quantize_into(const format_spec& format, const matrix_view<T>& x, const quantized_storage& memory,
                                  const Policies&... policies) {
   return detail::quantize_into_memory<any_quantized_view>(detail::context_among(policies...), format,
@@ -300,13 +300,13 @@ any_quantized_view quantize_into(const format_spec& format, const matrix_view<T>
                                                           detail::collect_as_data<T>(policies...));
 }
 /// Quantizes into a matrix of that format, shape and transform, without allocating matrix memory.
-template <matrix_scalar T, class... Policies>
+template <detail::matrix_scalar T, class... Policies>
 void quantize_into(const matrix_view<T>& x, any_quantized& out, const Policies&... policies) {
   detail::quantize_again(detail::context_among(policies...), detail::source_of(x),
                          detail::collect_as_data<T>(policies...), out);
 }
 /// dequantize(quantize(format, x, policies...)) in one pass: see the typed fake_quantize below.
-template <matrix_scalar T, matrix_scalar U, class... Policies>
+template <detail::matrix_scalar T, detail::matrix_scalar U, class... Policies>
 void fake_quantize(const format_spec& format, const matrix_view<T>& x, const matrix_view<U>& out,
                    const Policies&... policies) {
   detail::fake_quantize_to(detail::context_among(policies...), detail::source_of(x), format, detail::sink_of(out),
@@ -316,40 +316,40 @@ void fake_quantize(const format_spec& format, const matrix_view<T>& x, const mat
 // The format as a template argument, a block_format or a compat preset: policies that cannot apply do not compile.
 
 /// Quantizes x.
-template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_matrix<format_of<F>> quantize(const matrix_view<T>& x, const Policies&... policies) {
+template <detail::quantizer_target F, detail::matrix_scalar T, class... Policies>
+quantized_matrix<detail::format_of<F>> quantize(const matrix_view<T>& x, const Policies&... policies) {
   static_assert(detail::are_policies<Policies...>());  // here, so that its message is short
-  const auto options = detail::options_for<format_of<F>, T>(policies...);
+  const auto options = detail::options_for<detail::format_of<F>, T>(policies...);
   detail::check_quantize<F>("quantize", x, options);
-  quantized_matrix<format_of<F>> out(x.rows(), x.cols(), options.transform);
+  quantized_matrix<detail::format_of<F>> out(x.rows(), x.cols(), options.transform);
   detail::quantize_to<detail::preset_of<F>>(detail::context_among(policies...), detail::source_of(x), options, out);
   return out;
 }
 
 /// Quantizes a span, an array or a vector as one row.
-template <quantizer_target F, detail::row_of_values R, class... Policies>
-quantized_matrix<format_of<F>> quantize(const R& values, const Policies&... policies) {
+template <detail::quantizer_target F, detail::row_of_values R, class... Policies>
+quantized_matrix<detail::format_of<F>> quantize(const R& values, const Policies&... policies) {
   return quantize<F>(detail::one_row(values), policies...);
 }
 
 /// Quantizes x into the caller's memory, without allocating matrix memory: see the untyped overload above.
-template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, const quantized_storage& memory,
-                                           const Policies&... policies) {
-  const auto options = detail::options_for<format_of<F>, T>(policies...);
+template <detail::quantizer_target F, detail::matrix_scalar T, class... Policies>
+quantized_view<detail::format_of<F>> quantize_into(const matrix_view<T>& x, const quantized_storage& memory,
+                                                   const Policies&... policies) {
+  const auto options = detail::options_for<detail::format_of<F>, T>(policies...);
   detail::check_preset<F>("quantize_into", options);
-  return detail::quantize_into_memory<quantized_view<format_of<F>>, detail::preset_of<F>>(
-      detail::context_among(policies...), spec_of<format_of<F>>, detail::source_of(x), memory, options);
+  return detail::quantize_into_memory<quantized_view<detail::format_of<F>>, detail::preset_of<F>>(
+      detail::context_among(policies...), spec_of<detail::format_of<F>>, detail::source_of(x), memory, options);
 }
-template <quantizer_target F, matrix_scalar T, class... Policies>
-quantized_view<format_of<F>> quantize_into(const matrix_view<T>& x, std::span<std::uint8_t> codes,
-                                           std::span<typename format_of<F>::scale_type> scales,
-                                           const Policies&... policies) {
+template <detail::quantizer_target F, detail::matrix_scalar T, class... Policies>
+quantized_view<detail::format_of<F>> quantize_into(const matrix_view<T>& x, std::span<std::uint8_t> codes,
+                                                   std::span<typename detail::format_of<F>::scale_type> scales,
+                                                   const Policies&... policies) {
   return quantize_into<F>(x, quantized_storage{codes, std::as_writable_bytes(scales)}, policies...);
 }
 
 /// Quantizes into a quantized_matrix of that shape and transform, without allocating matrix memory.
-template <any_block_format F, matrix_scalar T, class... Policies>
+template <detail::any_block_format F, detail::matrix_scalar T, class... Policies>
 void quantize_into(const matrix_view<T>& x, quantized_matrix<F>& out, const Policies&... policies) {
   detail::quantize_again(detail::context_among(policies...), detail::source_of(x),
                          detail::options_for<F, T>(policies...), out);
@@ -358,20 +358,20 @@ void quantize_into(const matrix_view<T>& x, quantized_matrix<F>& out, const Poli
 /// dequantize(quantize<F>(x, policies...)) in one pass, bit for bit, without storing codes. With undo_transform{} the
 /// inverse transform is applied to the decoded values. `out` has x's shape; it may be x itself (the same data and
 /// strides), but may not overlap it otherwise.
-template <quantizer_target F, matrix_scalar T, matrix_scalar U, class... Policies>
+template <detail::quantizer_target F, detail::matrix_scalar T, detail::matrix_scalar U, class... Policies>
 void fake_quantize(const matrix_view<T>& x, const matrix_view<U>& out, const Policies&... policies) {
-  const auto options = detail::options_for<format_of<F>, T, U>(policies...);
+  const auto options = detail::options_for<detail::format_of<F>, T, U>(policies...);
   detail::check_preset<F>("fake_quantize", options);
   detail::fake_quantize_to<detail::preset_of<F>>(detail::context_among(policies...), detail::source_of(x),
-                                                 spec_of<format_of<F>>, detail::sink_of(out), options);
+                                                 spec_of<detail::format_of<F>>, detail::sink_of(out), options);
 }
 
 // Other arguments: says which of them is not accepted.
 
 template <class F, class X, class... Policies>
-  requires(!quantizer_target<F> || (!detail::viewable<X> && !detail::row_of_values<X> && !detail::is_batch<X>))
+  requires(!detail::quantizer_target<F> || (!detail::viewable<X> && !detail::row_of_values<X> && !detail::is_batch<X>))
 void quantize(const X&, const Policies&...) {
-  constexpr bool is_format = quantizer_target<F>,
+  constexpr bool is_format = detail::quantizer_target<F>,
                  is_matrix = detail::viewable<X> || detail::contiguous_values<X> || detail::is_batch<X>,
                  is_known = !detail::contiguous_values<X> || detail::viewable<X> || detail::row_of_values<X>;
   static_assert(is_format,

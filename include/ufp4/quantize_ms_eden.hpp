@@ -53,7 +53,7 @@ float quantize_whole_ms_eden(const cpu::context& ctx, const source& x, const tra
 namespace ufp4::inline UFP4_CODE {
 
 /// Quantizes x to nvfp4 by MS-EDEN after a transform. Two operands of one product need different random bits.
-template <matrix_scalar T, transform Transform>
+template <detail::matrix_scalar T, detail::transform Transform>
 quantized_matrix<nvfp4> quantize_ms_eden(const matrix_view<T>& x, const Transform& t, const stochastic& random_bits,
                                          const cpu::context& ctx = {}) {
   const transform_spec transform = t.spec();

@@ -94,7 +94,7 @@ void check() {
 
 /// Columns beyond what kernels take at once, a ragged end, a ragged last strip, NaN, columns that lie along memory;
 /// transforms that are shorter and longer than a block.
-template <class F, matrix_scalar T>
+template <class F, ufp4::detail::matrix_scalar T>
 void check_tiers(bool turned_around = false, bool with_nan = false) {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(F::block_size)};

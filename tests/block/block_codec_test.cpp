@@ -112,7 +112,7 @@ TEMPLATE_LIST_TEST_CASE("a block of zeros, of either sign, has scale code 0 and 
       std::vector<float> x(TestType::block_size);
       for (std::size_t k = 0; k < x.size(); ++k) x[k] = negative == 0 || k % negative != 0 ? 0.0f : -0.0f;
       std::vector<std::uint8_t> packed(TestType::block_size / 2, 0xFF);
-      for (const scale_rule_spec& rule : {scale_rule_spec{}, mse_search{}.spec()}) {
+      for (const ufp4::detail::scale_rule_spec& rule : {ufp4::detail::scale_rule_spec{}, mse_search{}.spec()}) {
         const auto scale = quantize_block<TestType>(x.data(), packed.data(), nearest_away{}, 0,
                                                     tensor_constants_for<TestType>(global_amax), rule);
         REQUIRE(support::scale_bits(scale) == 0);
@@ -136,7 +136,7 @@ template <class F, class Rounding>
 coded<Rounding> code(const std::vector<float>& x, Rounding rounding, float global_amax = 0, std::uint64_t index = 0) {
   const format_spec f = spec_of<F>;
   coded<Rounding> out{std::vector<std::uint8_t>(x.size(), 0xEE), 0, {}};
-  const block_coder<Rounding> coder{f, {}, tensor_constants_for<F>(global_amax), rounding};
+  const ufp4::detail::block_coder<Rounding> coder{f, {}, tensor_constants_for<F>(global_amax), rounding};
   const int count = static_cast<int>(x.size());
   out.scale = coder({x.data(), 1, count, count}, index, 0, out.codes.data(), out.report);
   return out;
@@ -254,7 +254,7 @@ TEST_CASE("a square is one block: its amax, its codes in place, nothing between 
     for (int k = 0; k < 4; ++k) x[9 * r + k] = static_cast<float>(r - k) * 2;  // the largest is 6
   std::vector<asked> log;
   quantize_report seen;
-  const block_coder<recorder> coder{f, {}, {}, recorder{&log}};
+  const ufp4::detail::block_coder<recorder> coder{f, {}, {}, recorder{&log}};
   CHECK(coder({x, 4, 4, 9}, 500, 70, codes, seen) == model::bits_of(1.0f));
   const std::uint8_t want[4][4] = {{0, 12, 14, 15}, {4, 0, 12, 14}, {6, 4, 0, 12}, {7, 6, 4, 0}};
   for (int i = 0; i < 36; ++i) CHECK(codes[i] == (i % 9 < 4 ? want[i / 9][i % 9] : 0xEE));

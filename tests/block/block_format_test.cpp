@@ -31,7 +31,8 @@ static_assert(block_format<fp4<E2M1>, bf16, 16>::bits_per_element == 5.0);
 static_assert(block_format<fp4<E2M1>, e4m3, square(16), float>::bits_per_element == 4.03125);
 
 static_assert(square(16) == block_shape{16, 16} && block_shape(32) == block_shape{1, 32});
-static_assert(any_block_format<nvfp4> && !any_block_format<float> && !any_block_format<fp4<E2M1>>);
+static_assert(ufp4::detail::any_block_format<nvfp4> && !ufp4::detail::any_block_format<float> &&
+              !ufp4::detail::any_block_format<fp4<E2M1>>);
 
 TEST_CASE("spec_of says what the type says") {
   const format_spec f = spec_of<block_format<fp4<E3M0>, ue5m3, square(8), float>>;

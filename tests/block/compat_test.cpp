@@ -40,7 +40,7 @@ std::vector<float> floats(std::span<const std::uint32_t> bits) {
 template <class Preset>
 void check_blocks(std::span<const std::uint32_t> inputs, std::span<const std::uint8_t> codes,
                   std::span<const std::uint8_t> scales, const std::uint32_t* tensor_scale = nullptr) {
-  using F = format_of<Preset>;
+  using F = ufp4::detail::format_of<Preset>;
   const std::vector<float> values = floats(inputs);
   const std::size_t rows = scales.size();
   REQUIRE(values.size() == rows * F::block_size);
@@ -53,7 +53,8 @@ void check_blocks(std::span<const std::uint32_t> inputs, std::span<const std::ui
     REQUIRE(got[r].bits() == scales[r]);
     for (std::size_t k = 0; k < F::block_size; ++k) {
       CAPTURE(k, values[r * F::block_size + k]);
-      REQUIRE(static_cast<int>(code_at(packed.data() + r * F::block_size / 2, k)) == codes[r * F::block_size + k]);
+      REQUIRE(static_cast<int>(ufp4::detail::code_at(packed.data() + r * F::block_size / 2, k)) ==
+              codes[r * F::block_size + k]);
     }
   }
   REQUIRE((packed.guards_intact() && got.guards_intact()));
@@ -130,7 +131,8 @@ TEST_CASE("our own nvfp4 is Transformer Engine's wherever the block scale is not
     for (std::size_t r = 0; r < n; ++r, ++block) {
       REQUIRE(q.scales()[r].bits() == cv::te_nvfp4_scales[block]);
       for (std::size_t k = 0; k < 16; ++k) {
-        const int ours = code_at(q.codes().data() + 8 * r, k), theirs = cv::te_nvfp4_codes[16 * block + k];
+        const int ours = ufp4::detail::code_at(q.codes().data() + 8 * r, k),
+                  theirs = cv::te_nvfp4_codes[16 * block + k];
         if (q.scales()[r].bits() != 0) REQUIRE(ours == theirs);
         if (q.scales()[r].bits() == 0) REQUIRE(ours == 0);
         differing += ours != theirs;
@@ -162,7 +164,7 @@ void check_ocp_block(const std::vector<float>& x, int scale_code, const std::uin
       if (here < best || (here == best && c % 2 == 0)) nearest = c;
     }
     CAPTURE(k, x[k], scaled);
-    REQUIRE(code_at(packed, k) == nearest + (std::signbit(x[k]) ? 8 : 0));
+    REQUIRE(ufp4::detail::code_at(packed, k) == nearest + (std::signbit(x[k]) ? 8 : 0));
   }
 }
 
@@ -200,7 +202,7 @@ TEST_CASE("torchao_mx_floor has the default rule's scales always; codes differ i
     const bool zeros = model::largest_finite({x.begin() + static_cast<std::ptrdiff_t>(32 * r),
                                               x.begin() + static_cast<std::ptrdiff_t>(32 * r + 32)}) == 0;
     for (std::size_t k = 0; k < 32; ++k) {
-      const int ours = code_at(q.codes().data() + 16 * r, k);
+      const int ours = ufp4::detail::code_at(q.codes().data() + 16 * r, k);
       REQUIRE(ours == (zeros ? 0 : cv::torchao_mx_floor_codes[32 * r + k]));
     }
   }
@@ -217,12 +219,12 @@ struct one_block {
 };
 template <class Target, class... Policies>
 auto coded(std::vector<float> values, const Policies&... policies) {
-  using F = format_of<Target>;
+  using F = ufp4::detail::format_of<Target>;
   const std::size_t given = values.size();
   values.resize(F::block_size, 0.0f);
   const auto q = quantize<Target>(matrix_view<const float>{values.data(), 1, F::block_size}, policies..., one_thread);
   one_block<F> out{q.scales()[0].bits(), {}, q.tensor_scale()};
-  for (std::size_t k = 0; k < given; ++k) out.codes.push_back(code_at(q.codes().data(), k));
+  for (std::size_t k = 0; k < given; ++k) out.codes.push_back(ufp4::detail::code_at(q.codes().data(), k));
   return out;
 }
 float from(std::uint32_t bits) { return model::float_of(bits); }
@@ -263,7 +265,7 @@ TEST_CASE("torchao_mx_rceil is our mx_ceil for every maximum between the ends") 
       const float x[2] = {from(exponent << 23 | m), from(exponent << 23 | (m * 0x9E3779B9u & 0x7FFFFFu))};
       for (const float amax : x)
         wrong += compat::detail::torchao_scale(compat::detail::torchao_mode::rceil, amax) !=
-                 detail::power_of_two_scale(spec_of<mxfp4>.grid, scale_rule_spec::kind::mx_ceil, amax);
+                 detail::power_of_two_scale(spec_of<mxfp4>.grid, ufp4::detail::scale_rule_spec::kind::mx_ceil, amax);
     }
   CHECK(wrong == 0);
 }
@@ -355,7 +357,7 @@ namespace {
 
 template <class Preset>
 void check_nonfinite(std::uint32_t nan_scale) {
-  using F = format_of<Preset>;
+  using F = ufp4::detail::format_of<Preset>;
   for (const std::uint32_t bad : {0x7F800000u, 0xFF800000u, 0x7FC00000u, 0xFFFFFFFFu}) {
     std::vector<float> x(3 * F::block_size, 1.0f);
     x[F::block_size + 3] = from(bad);
@@ -363,7 +365,8 @@ void check_nonfinite(std::uint32_t nan_scale) {
     const auto q = quantize<Preset>(matrix_view<const float>{x.data(), 3, F::block_size}, count_into{seen}, one_thread);
     CHECK(seen.nonfinite_blocks == 1);
     CHECK(q.scales()[1].bits() == nan_scale);
-    for (std::size_t k = 0; k < F::block_size; ++k) REQUIRE(code_at(q.codes().data() + F::block_size / 2, k) == 0);
+    for (std::size_t k = 0; k < F::block_size; ++k)
+      REQUIRE(ufp4::detail::code_at(q.codes().data() + F::block_size / 2, k) == 0);
     std::vector<float> finite(x.begin(), x.begin() + F::block_size);
     const auto alone = quantize<Preset>(matrix_view<const float>{finite.data(), 1, F::block_size}, one_thread);
     CHECK(q.scales()[0].bits() == alone.scales()[0].bits());  // the neighbours, and the tensor scale, do not notice
@@ -390,7 +393,7 @@ namespace {
 template <class Preset>
 quantize_report report_of(std::vector<float> values, float global_amax) {
   quantize_report seen;
-  values.resize(format_of<Preset>::block_size, 0.0f);
+  values.resize(ufp4::detail::format_of<Preset>::block_size, 0.0f);
   support::with_amax<Preset>(tensor_amax{global_amax}, [&](auto... amax) {
     return quantize<Preset>(matrix_view<const float>{values.data(), 1, values.size()}, amax..., count_into{seen},
                             one_thread);
@@ -433,7 +436,7 @@ TEST_CASE("ggml's structs are our codes in split halves beside our scales") {
   const std::vector<float> x = floats(std::span(cv::mx_inputs).first(32 * n));
   const auto q = quantize<compat::ggml_mxfp4>(matrix_view<const float>{x.data(), 1, 32 * n});
   std::vector<std::uint8_t> split(16 * n);
-  split_halves(q.codes().data(), n, 32, split.data());
+  compat::split_halves(q.codes().data(), n, 32, split.data());
   for (std::size_t b = 0; b < n; ++b) {  // block_mxfp4: e, then qs[j] = codes j and j + 16
     REQUIRE(q.scales()[b].bits() == cv::ggml_mxfp4_scales[b]);
     for (std::size_t j = 0; j < 16; ++j)
@@ -442,7 +445,7 @@ TEST_CASE("ggml's structs are our codes in split halves beside our scales") {
   const std::vector<float> y = floats(cv::one_level_inputs);
   const auto p = quantize<compat::ggml_nvfp4>(matrix_view<const float>{y.data(), 1, y.size()});
   std::vector<std::uint8_t> halves(y.size() / 2);
-  split_halves(p.codes().data(), y.size() / 16, 16, halves.data());
+  compat::split_halves(p.codes().data(), y.size() / 16, 16, halves.data());
   for (std::size_t s = 0; s < y.size() / 64; ++s)  // block_nvfp4: d[4], then qs[8 i + j] = codes 16 i + j and + 8
     for (std::size_t i = 0; i < 4; ++i) {
       REQUIRE(p.scales()[4 * s + i].bits() == cv::ggml_nvfp4_scales[4 * s + i]);
@@ -460,9 +463,9 @@ TEST_CASE("torchao's blocked scales are the 128x4 swizzle of ours") {
     for (std::size_t c = 0; c < cols; ++c)
       x[(r * cols + c) * 32] = std::ldexp(1.0f, static_cast<int>((r * 7 + c * 13) % 200) - 90);
   const auto q = quantize<compat::torchao_mx_floor>(matrix_view<const float>{x.data(), rows, 32 * cols});
-  std::vector<e8m0> blocked(swizzled_size(rows, cols));
+  std::vector<e8m0> blocked(compat::swizzled_size(rows, cols));
   REQUIRE(blocked.size() == 256 * 8);  // rows to a multiple of 128, columns to a multiple of 4
-  swizzle_scales(q.scales().data(), rows, cols, blocked.data());
+  compat::swizzle_scales(q.scales().data(), rows, cols, blocked.data());
   for (std::size_t r = 0; r < 256; ++r)
     for (std::size_t c = 0; c < 8; ++c) {
       const std::size_t at = ((r / 128) * 2 + c / 4) * 512 + (r % 32) * 16 + (r % 128 / 32) * 4 + c % 4;

@@ -14,11 +14,11 @@ TEST_CASE("every pair of codes packs to low + 16 * high and comes back") {
     for (std::uint8_t high = 0; high < 16; ++high) {
       const std::uint8_t codes[2] = {low, high};
       std::uint8_t byte = 0xA5, back[2] = {0xA5, 0xA5};
-      pack_codes(codes, 2, &byte);
+      ufp4::detail::pack_codes(codes, 2, &byte);
       REQUIRE(byte == low + 16 * high);
-      unpack_codes(&byte, 2, back);
+      ufp4::detail::unpack_codes(&byte, 2, back);
       REQUIRE((back[0] == low && back[1] == high));
-      REQUIRE((code_at(&byte, 0) == low && code_at(&byte, 1) == high));
+      REQUIRE((ufp4::detail::code_at(&byte, 0) == low && ufp4::detail::code_at(&byte, 1) == high));
     }
 }
 
@@ -27,16 +27,16 @@ TEST_CASE("count elements take count / 2 bytes, no more") {
     std::vector<std::uint8_t> codes(count);
     for (std::size_t k = 0; k < count; ++k) codes[k] = static_cast<std::uint8_t>(k * 7 % 16);
     support::guarded<std::uint8_t> packed(count / 2), back(count);
-    pack_codes(codes.data(), count, packed.data());
-    unpack_codes(packed.data(), count, back.data());
+    ufp4::detail::pack_codes(codes.data(), count, packed.data());
+    ufp4::detail::unpack_codes(packed.data(), count, back.data());
     REQUIRE((packed.guards_intact() && back.guards_intact() && back.same_bytes(codes)));
-    for (std::size_t k = 0; k < count; ++k) REQUIRE(code_at(packed.data(), k) == codes[k]);
+    for (std::size_t k = 0; k < count; ++k) REQUIRE(ufp4::detail::code_at(packed.data(), k) == codes[k]);
   }
 }
 
 static_assert([] {
   const std::uint8_t codes[4] = {1, 2, 3, 4};
   std::uint8_t packed[2] = {};
-  pack_codes(codes, 4, packed);
-  return packed[0] == 0x21 && packed[1] == 0x43 && code_at(packed, 3) == 4;
+  ufp4::detail::pack_codes(codes, 4, packed);
+  return packed[0] == 0x21 && packed[1] == 0x43 && ufp4::detail::code_at(packed, 3) == 4;
 }());

@@ -30,14 +30,15 @@ struct given_block {
   }
 };
 
-block_scale chosen(const format_spec& f, const scale_rule_spec& rule, const given_block& b, float global_amax) {
+ufp4::detail::block_scale chosen(const format_spec& f, const ufp4::detail::scale_rule_spec& rule, const given_block& b,
+                                 float global_amax) {
   const tensor_constants tensor = detail::make_tensor_constants(f, rule, global_amax);
   const int count = static_cast<int>(b.x.size());
-  return choose_scale(f, rule, tensor, {b.x.data(), 1, count, count}, b.amax());
+  return ufp4::detail::choose_scale(f, rule, tensor, {b.x.data(), 1, count, count}, b.amax());
 }
 /// The code of a block that is one number and zeros.
 template <class F>
-std::uint32_t code_of(const scale_rule_spec& rule, float amax, float global_amax = 1) {
+std::uint32_t code_of(const ufp4::detail::scale_rule_spec& rule, float amax, float global_amax = 1) {
   given_block b{std::vector<float>(F::block_size, 0.0f)};
   b.x[1] = -amax;
   return chosen(spec_of<F>, rule, b, global_amax).bits;
@@ -132,7 +133,7 @@ TEMPLATE_TEST_CASE("mx rules agree with exact comparisons at every exponent", ""
 
 TEST_CASE("an mx scale is a power of two, its factor the inverse, and both ends of the range are exact") {
   for (std::uint32_t code = 0; code <= 254; ++code) {
-    const block_scale s = detail::scale_from_bits(spec_of<mxfp4>, {}, code);
+    const ufp4::detail::block_scale s = detail::scale_from_bits(spec_of<mxfp4>, {}, code);
     REQUIRE(static_cast<long double>(s.effective) == std::ldexp(1.0L, static_cast<int>(code) - 127));
     REQUIRE(static_cast<long double>(s.factor) == std::ldexp(1.0L, 127 - static_cast<int>(code)));
     REQUIRE(!s.divides);
@@ -215,7 +216,7 @@ TEST_CASE("a float scale is the rounded quotient, and the values are divided by 
     const float amax = model::absolute(x);
     const std::uint32_t want = model::bits_of(model::div(amax, 1.75f));
     REQUIRE(code_of<e1m2_f32>({}, amax) == want);
-    const block_scale s = detail::scale_from_bits(spec_of<e1m2_f32>, {}, want);
+    const ufp4::detail::block_scale s = detail::scale_from_bits(spec_of<e1m2_f32>, {}, want);
     REQUIRE((s.divides && model::bits_of(s.factor) == want && model::bits_of(s.effective) == want));
   }
 }
@@ -250,7 +251,7 @@ TEST_CASE("two-level constants: S, its reciprocal and fl(S * fl(1/qmax)) at both
 namespace {
 
 template <class F>
-void check_two_level(const scale_rule_spec& rule, model::rule how) {
+void check_two_level(const ufp4::detail::scale_rule_spec& rule, model::rule how) {
   const model::format f = model::format_of<F>();
   const std::vector<float> maxima = hostile_maxima();
   const float shrink[] = {1,          0.999999f, 0.5f, 0.01f,
@@ -266,7 +267,7 @@ void check_two_level(const scale_rule_spec& rule, model::rule how) {
       b.amax = amax;
       b.tensor = model::tensor_level_of(f, how, global_amax);
       const model::trial want = model::scale_for(f, how, false, b);
-      const block_scale got = chosen(spec_of<F>, rule, {b.x}, global_amax);
+      const ufp4::detail::block_scale got = chosen(spec_of<F>, rule, {b.x}, global_amax);
       CAPTURE(global_amax, amax);
       REQUIRE(got.bits == want.code);
       REQUIRE(model::bits_of(got.effective) == model::bits_of(want.effective));
@@ -329,7 +330,7 @@ TEST_CASE("four_over_six: the argument of the second scale is fl(1.5 * u), u rou
 namespace {
 
 template <class F>
-void check_searches(const scale_rule_spec& rule, model::rule how) {
+void check_searches(const ufp4::detail::scale_rule_spec& rule, model::rule how) {
   INFO(support::seed_note());
   support::hostile source(support::seed(4));
   const model::format f = model::format_of<F>();
@@ -340,13 +341,13 @@ void check_searches(const scale_rule_spec& rule, model::rule how) {
     if (!model::finite(global_amax)) continue;
     const model::block mb{x, b.amax(), model::tensor_level_of(f, how, global_amax)};
     const model::trial want = model::scale_for(f, how, rule.searches, mb);
-    const block_scale got = chosen(spec_of<F>, rule, b, global_amax);
+    const ufp4::detail::block_scale got = chosen(spec_of<F>, rule, b, global_amax);
     CAPTURE(i, b.amax(), global_amax);
     REQUIRE(got.bits == want.code);
     REQUIRE(model::bits_of(got.effective) == model::bits_of(want.effective));
   }
 }
-scale_rule_spec searching(scale_rule_spec rule) {
+ufp4::detail::scale_rule_spec searching(ufp4::detail::scale_rule_spec rule) {
   rule.searches = true;
   return rule;
 }
@@ -438,7 +439,7 @@ TEST_CASE("percentile: the k-th smallest magnitude, k rounded up, takes the plac
 }
 
 TEST_CASE("a rule that does not go with a format is named") {
-  const auto text = [](const scale_rule_spec& rule, const format_spec& f) {
+  const auto text = [](const ufp4::detail::scale_rule_spec& rule, const format_spec& f) {
     const char* why = detail::rule_mismatch(rule, f);
     return std::string(why == nullptr ? "" : why);
   };
@@ -450,7 +451,7 @@ TEST_CASE("a rule that does not go with a format is named") {
   CHECK(text(mse_search{}.spec(), mx).empty());
   CHECK(text(scale_up{}.spec(), mx) == "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil");
   CHECK(text(scale_up{}.spec(), plain) == "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded");
-  for (const scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()})
+  for (const ufp4::detail::scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()})
     CHECK(text(rule, nv) == "mx_floor, mx_even and mx_ceil are for e8m0 scales");
   for (const format_spec& f : {mx, plain, uniform, spec_of<block_format<fp4<E2M1>, e4m3, 16>>})
     CHECK(text(four_over_six{}.spec(), f) == "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)");

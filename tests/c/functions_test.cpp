@@ -113,7 +113,7 @@ TEST_CASE("every preset has a name, and its values are those of the C++ format",
     for (std::size_t c = 0; c < 16; ++c) REQUIRE(f.values[c] == row.spec.grid.value[c]);
     REQUIRE((f.scale == static_cast<int>(row.spec.scale) && f.block_rows == row.spec.block.rows));
     REQUIRE(f.block_cols == row.spec.block.cols);
-    const bool described = !ufp4::detail::needs_portable(row.spec) && row.spec.outer.type == scale_kind::f32;
+    const bool described = !ufp4::detail::has_extended_blocks(row.spec) && row.spec.outer.type == scale_kind::f32;
     REQUIRE((f.has_tensor_scale > 1) == !described);
     if (described) REQUIRE((f.has_tensor_scale == 1) == row.spec.has_tensor_scale());
   });
@@ -124,7 +124,7 @@ TEST_CASE("presets of 8-bit and 6-bit floats are known by name, quantize and mul
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(23, rows, cols), w = random_matrix(24, 24, cols);
   std::int32_t kind = UFP4_ELEMENT_E4M3;
-  for_each_reference_preset([&](auto row) {
+  ufp4::detail::for_each_row(ufp4::detail::reference_presets{}, [&](auto row) {
     CAPTURE(row.name);
     using element = typename decltype(row)::format::element_type;
     ufp4_format f;
@@ -145,7 +145,7 @@ TEST_CASE("presets of 8-bit and 6-bit floats are known by name, quantize and mul
 TEST_CASE("formats of one byte are known by name, quantize and multiply, and are not prepacked", "[c]") {
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(21, rows, cols), w = random_matrix(22, 24, cols);
-  for_each_wide_preset([&](auto row) {
+  ufp4::detail::for_each_row(ufp4::detail::byte_presets{}, [&](auto row) {
     CAPTURE(row.name);
     ufp4_format f;
     REQUIRE(ufp4_preset(row.name, &f) == UFP4_OK);
@@ -289,7 +289,10 @@ TEST_CASE("ufp4_cast has the bits and the report of cast, for every two presets 
   INFO(support::seed_note());
   const matrix<float> x = random_matrix(27, rows, cols);
   const ufp4_transform t = c_rht();
-  const auto every_preset = [](const auto& body) { for_each_preset(body), for_each_extended_preset(body); };
+  const auto every_preset = [](const auto& body) {
+    ufp4::detail::for_each_row(ufp4::detail::presets{}, body),
+        ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, body);
+  };
   every_preset([&](auto from) { every_preset([&](auto to) { check_cast(x, from.name, to.name, t); }); });
 }
 

@@ -85,7 +85,7 @@ void element_without_a_zero() {                    // error: an element format n
 /// A user-defined element of one byte with that largest magnitude.
 template <int Most>
 struct of_one_byte {
-  static constexpr wide_element wide = wide_element::int8;
+  static constexpr ufp4::detail::byte_element byte = ufp4::detail::byte_element::int8;
   of_one_byte() = default;
   constexpr explicit of_one_byte(float v) : code(ufp4::int8(v).bits()) {}
   static constexpr of_one_byte from_bits(std::uint8_t bits) { return of_one_byte(static_cast<float>(bits)); }

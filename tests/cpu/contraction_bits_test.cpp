@@ -99,7 +99,7 @@ TEST_CASE("stochastic rounding: t is rounded before the lower neighbour is subtr
       quantize_block<nvfp4>(x.data(), packed, own_stochastic{65536 - more}, 0, tensor_constants_for<nvfp4>(amax));
       CHECK((packed[0] & 15u) == want);
       // A user's own product, straight into the rounding.
-      CHECK(round_to_grid(grid, ours, c.x * c.e, row * 16) == want);
+      CHECK(ufp4::detail::round_to_grid(grid, ours, c.x * c.e, row * 16) == want);
       const neighbours around{grid.value[c.lower], grid.value[c.upper], static_cast<int>(c.lower)};
       CHECK(ours.round_up(around, c.x * c.e, row * 16) == (want == c.upper));
       ++tried;
@@ -186,7 +186,7 @@ TEST_CASE("four_over_six: value * scale is rounded before it is subtracted from 
                                    one_thread);
     CHECK(q.scales()[0].bits() == choice(x, false).code);
     std::uint8_t packed[8];
-    const scale_rule_spec rule = four_over_six{}.spec();
+    const ufp4::detail::scale_rule_spec rule = four_over_six{}.spec();
     const auto s = quantize_block<nvfp4>(x.data(), packed, nearest_even{}, 0,
                                          tensor_constants_for<nvfp4>(global_amax, rule), rule);
     CHECK(s.bits() == choice(x, false).code);
@@ -319,7 +319,8 @@ TEST_CASE("a block decoded and inverted in a user's own kernel: each product is 
     for (std::uint8_t& byte : packed) byte = static_cast<std::uint8_t>(gen());
     const float scale = 0.1f + static_cast<float>(gen() >> 40) * 0x1p-24f;
     std::vector<float> elements;
-    for (std::size_t k = 0; k < 16; ++k) elements.push_back(model::grid_of<fp4<E2M1>>().value[code_at(packed, k)]);
+    for (std::size_t k = 0; k < 16; ++k)
+      elements.push_back(model::grid_of<fp4<E2M1>>().value[ufp4::detail::code_at(packed, k)]);
     const std::vector<float> scales(8, scale), want = undone<16>(elements, scales, false);
     differing += !support::same_numbers(want, undone<16>(elements, scales, true));
     dequantize_block<F>(packed, scale, back);
@@ -354,7 +355,7 @@ TEST_CASE("a sum over a decoded block adds rounded products, even where everythi
     const float scale = 0.1f + static_cast<float>(gen() >> 40) * 0x1p-24f;
     float want = 0, fused = 0;
     for (std::size_t k = 0; k < 16; ++k) {
-      const float v = g.value[code_at(packed, k)];
+      const float v = g.value[ufp4::detail::code_at(packed, k)];
       want = model::add(want, model::mul(v, scale));
       fused = model::fma(v, scale, fused);
     }

@@ -320,15 +320,15 @@ TEST_CASE("a product that is compiled with the integer kernels alone runs the sa
                                  .right = {.q = {nullptr, nullptr, right, 64, 256, 256, 1.0f, {}, interleaved}}};
             job.out.rows = rows, job.out.cols = 64, job.mode = mode;
             job.block = static_cast<std::size_t>(left.block.cols);
-            CAPTURE(cpu::name(tier), name(mode), rows, interleaved);
+            CAPTURE(cpu::name(tier), ufp4::detail::name(mode), rows, interleaved);
             CHECK(std::string(gemm_kernel_for(kernels::gemm<~features::any_product>, job, tier).name) ==
                   gemm_kernel_for(kernels::gemm<features::all>, job, tier).name);
           }
     }
   };
   const auto with_blocks = [](format_spec f, int cols) { return f.block = block_shape{1, cols}, f; };
-  for_each_preset([&](auto a) {
-    for_each_preset([&](auto b) {
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, [&](auto a) {
+    ufp4::detail::for_each_row(ufp4::detail::presets{}, [&](auto b) {
       for (const int cols : {2, 16, 32, 64, 128, 256})
         check(with_blocks(spec_of<typename decltype(a)::format>, cols),
               with_blocks(spec_of<typename decltype(b)::format>, cols));

@@ -51,7 +51,7 @@ const std::vector<format_spec>& formats() {
         spec_of<block_format<one_of<fp4<E2M1>, int4, fp4<E1M2>, scaled<int4, 6, 7>>, e4m3, 16, per_row<float>>>,
         spec_of<block_format<one_of<int4, fp4<E2M1>, fp4<E1M2>>, e8m0, 32>>,
     };
-    for_each_extended_preset([&all](auto preset) { all.push_back(preset.spec); });
+    ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, [&all](auto preset) { all.push_back(preset.spec); });
     return all;
   }();
   return list;
@@ -148,10 +148,10 @@ TEST_CASE("every tier gives the portable kernel's bits for products of such form
       const std::size_t m = 1 + numbers.below(i % 4 == 0 ? 40 : 10), n = 1 + numbers.below(40);
       const std::size_t k = 1 + numbers.below(i % 6 == 0 ? 2300 : 500);
       CAPTURE(format.block.cols, format.choice.count, format.block.group.wide, static_cast<int>(format.scale),
-              static_cast<int>(other.scale), other.is_wide());
+              static_cast<int>(other.scale), other.has_bytes());
       const any_quantized a = random_quantized(numbers, format, m, k), b = random_quantized(numbers, other, n, k);
-      if (!other.is_wide()) compare_products(a, b);
-      if (other.is_wide()) {
+      if (!other.has_bytes()) compare_products(a, b);
+      if (other.has_bytes()) {
         const gemm_options exact{.accumulate = accumulate::exact_blocks};
         for (const cpu::isa tier : support::runnable_isas())
           REQUIRE(support::same_numbers(product(tier, a, b, exact), product(cpu::isa::scalar, a, b, exact)));
@@ -210,7 +210,7 @@ TEST_CASE("products of presets with such parts run on AVX-512 VNNI where the mac
   for (const cpu::isa tier : support::runnable_isas()) {
     const cpu::context ctx{.threads = 1, .isa = tier};
     const bool has_kernel = tier >= cpu::isa::avx512 && tier <= cpu::isa::amx;
-    for_each_extended_preset([&](auto preset) {
+    ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, [&](auto preset) {
       CAPTURE(cpu::name(tier), preset.name);
       const any_quantized q = quantize(preset.spec, row, portable);
       const auto kernel_of = [&](accumulate mode) {

@@ -6,10 +6,10 @@
 
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
-#include "support/plain_rows.hpp"
 #include "support/poison.hpp"
 #include "support/seed.hpp"
 #include "support/skip.hpp"
+#include "support/unquantized_rows.hpp"
 
 #if defined(__x86_64__)
 #include <algorithm>
@@ -105,7 +105,8 @@ void check_exact(const char* name, std::initializer_list<std::size_t> depths = {
       const gemm_options options{.alpha = -2.5f, .beta = k == 48 ? 0.5f : 0.0f, .accumulate = accumulate::exact_blocks};
       const std::vector<float> want = scalar_product(a, b, options);
       REQUIRE(support::same_numbers(product(emulated_blocks, a, b, options), want));
-      if constexpr (!B::is_wide) REQUIRE(support::same_numbers(product(emulated_blocks, a, prepack(b), options), want));
+      if constexpr (!B::has_bytes)
+        REQUIRE(support::same_numbers(product(emulated_blocks, a, prepack(b), options), want));
     }
 }
 
@@ -113,7 +114,7 @@ void check_exact(const char* name, std::initializer_list<std::size_t> depths = {
 template <class F>
 constexpr long double folding_of() {
   constexpr bool powers_of_two = std::is_same_v<typename F::scale_type, e8m0>;
-  return sizeof(typename F::scale_type) != 1 || !F::element_type::exact_products || (F::is_wide && !powers_of_two)
+  return sizeof(typename F::scale_type) != 1 || !F::element_type::exact_products || (F::has_bytes && !powers_of_two)
              ? 0x1p-8L
              : 0.0L;
 }
@@ -149,7 +150,7 @@ void check_bounds(std::initializer_list<accumulate> modes, model::scales kind = 
     const auto b = model::random_quantized<B>(gen, 1 + gen() % 40, k, kind, 0x1.333334p+3f);
     for (const accumulate mode : modes) {
       check_bound<A, B>(a, b, model::side_of(b), mode, -2.7f);
-      if constexpr (!B::is_wide) check_bound<A, B>(a, prepack(b), model::side_of(b), mode);
+      if constexpr (!B::has_bytes) check_bound<A, B>(a, prepack(b), model::side_of(b), mode);
     }
   }
 }
@@ -630,7 +631,7 @@ TEST_CASE("folding rounds value * scale to bf16, ties to even", "[amx]") {
   }
 }
 
-// ---- Plain rows of bf16.
+// ---- Unquantized rows of bf16.
 
 namespace {
 
@@ -639,7 +640,7 @@ template <class F>
 void check_plain(const std::vector<float>& values, const quantized_matrix<F>& w) {
   const std::size_t k = w.cols();
   const support::plain<bf16> x(values, values.size() / k, k);
-  const support::plain_bound bound(model::plain_side(x.values, x.rows, k, F::block_size), model::side_of(w));
+  const support::plain_bound bound(model::unquantized_side(x.values, x.rows, k, F::block_size), model::side_of(w));
   for (const std::size_t m : {std::size_t{1}, std::size_t{16}, std::size_t{33}, x.rows})
     for (const std::size_t n : {std::size_t{1}, std::size_t{17}, std::size_t{33}, w.rows()}) {
       CAPTURE(m, n, k);

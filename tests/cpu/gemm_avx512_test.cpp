@@ -130,7 +130,7 @@ void check_bounds() {
     }
 }
 
-/// Values of every kind that a plain matrix may hold: chains of fma see them all.
+/// Values of every kind that an unquantized matrix may hold: chains of fma see them all.
 template <class T>
 std::vector<T> plain_values(std::mt19937_64& gen, std::size_t n, bool with_special_values) {
   std::vector<T> out;

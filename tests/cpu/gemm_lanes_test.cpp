@@ -56,7 +56,7 @@ struct vanishing {
 struct named_grid {
   const char* name;
   grid4 grid;
-  wide_element wide = wide_element::none;
+  ufp4::detail::byte_element byte = ufp4::detail::byte_element::none;
 };
 const named_grid grids[] = {{"e2m1", grid_of<fp4<E2M1>>()},
                             {"e1m2", grid_of<fp4<E1M2>>()},
@@ -71,8 +71,8 @@ const named_grid grids[] = {{"e2m1", grid_of<fp4<E2M1>>()},
                             {"lopsided", grid_of<table_element<lopsided>>()},
                             {"tiny", grid_of<table_element<tiny>>()},
                             {"vanishing", grid_of<table_element<vanishing>>()},
-                            {"int8", grid_of<ufp4::int8>(), wide_element::int8},
-                            {"int8q6", grid_of<int8q6>(), wide_element::int8}};
+                            {"int8", grid_of<ufp4::int8>(), ufp4::detail::byte_element::int8},
+                            {"int8q6", grid_of<int8q6>(), ufp4::detail::byte_element::int8}};
 const named_grid& grid_named(const std::string& name) {
   for (const named_grid& g : grids)
     if (g.name == name) return g;
@@ -95,7 +95,7 @@ struct quantized_side {
   support::guarded<std::uint8_t> codes, scales;
 
   quantized_side(const named_grid& of, scale_kind kind, block_shape block, std::size_t rows_, std::size_t padded_)
-      : format{of.grid, kind, block, {}, of.wide},
+      : format{of.grid, kind, block, {}, of.byte},
         rows(rows_),
         padded(padded_),
         codes(ufp4::detail::code_bytes(format, rows * padded), 1),
@@ -106,7 +106,7 @@ struct quantized_side {
   std::size_t count_of_scales() const {
     return scales.size() / static_cast<std::size_t>(ufp4::detail::scale_bytes(format.scale));
   }
-  void fill(std::uint8_t code) { std::memset(codes.data(), format.is_wide() ? code : code * 17, codes.size()); }
+  void fill(std::uint8_t code) { std::memset(codes.data(), format.has_bytes() ? code : code * 17, codes.size()); }
   /// Any codes; any scales, with NaN and negative ones where `special`.
   void fill(std::mt19937_64& gen, bool special) {
     for (std::uint8_t& pair : codes) pair = static_cast<std::uint8_t>(gen());
@@ -163,16 +163,16 @@ struct interleaved {
   cpu::detail::gemm_operand side() const { return {.q = q}; }
 };
 
-/// A plain matrix cut into blocks.
+/// An unquantized matrix cut into blocks.
 struct plain_matrix {
   std::size_t rows, cols;
   std::vector<float> x;
   cpu::detail::gemm_operand side(std::size_t block, std::size_t padded, const transform_spec& transform = {}) const {
     return {.is_quantized = false,
-            .plain = {.x = {x.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1},
-                      .format = ufp4::detail::plain_format(static_cast<int>(block)),
-                      .transform = transform,
-                      .padded_cols = padded}};
+            .unquantized = {.x = {x.data(), dtype::f32, rows, cols, static_cast<std::ptrdiff_t>(cols), 1},
+                            .format = ufp4::detail::unquantized_format(static_cast<int>(block)),
+                            .transform = transform,
+                            .padded_cols = padded}};
   }
 };
 
@@ -229,7 +229,7 @@ std::vector<float> by_hand(const quantized_side& a, const quantized_side& b) {
   const auto block = static_cast<std::size_t>(a.format.block.cols);
   const double unit = static_cast<double>(a.format.grid.unit) * static_cast<double>(b.format.grid.unit);
   const auto integer = [](const quantized_side& m, std::size_t row, std::size_t k) {
-    if (m.format.is_wide()) return std::int64_t{static_cast<std::int8_t>(m.codes[row * m.padded + k])};
+    if (m.format.has_bytes()) return std::int64_t{static_cast<std::int8_t>(m.codes[row * m.padded + k])};
     const std::uint8_t pair = m.codes[(row * m.padded + k) / 2];
     return std::int64_t{m.format.grid.integer[k % 2 == 0 ? pair % 16 : pair / 16]};
   };
@@ -251,7 +251,7 @@ std::vector<float> by_hand(const quantized_side& a, const quantized_side& b) {
 }
 
 std::uint8_t code_of_extreme(const named_grid& of, bool negative) {
-  if (of.wide != wide_element::none) return negative ? 0x80 : 0x7F;
+  if (of.byte != ufp4::detail::byte_element::none) return negative ? 0x80 : 0x7F;
   const grid4& grid = of.grid;
   std::size_t best = 0;
   for (std::size_t c = 0; c < 16; ++c)
@@ -339,7 +339,7 @@ TEST_CASE("every tail of rows, columns and K has the scalar bits and writes noth
         a.fill(gen, false);
         b.fill(gen, false);
         check_exact(a.side(), b.side());
-        if (!a.format.is_wide()) continue;
+        if (!a.format.has_bytes()) continue;
         quantized_side w(grid_named("e2m1"), scale_kind::e4m3, 16, n, padded);
         w.fill(gen, false);
         check_exact(a.side(), w.side());
@@ -518,8 +518,8 @@ TEST_CASE("integer kernels take a grid up to their limit and no further", "[gemm
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_i8mm) == (r.bytes ? "gemm_int8_i8mm" : wide));
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_i8mm, accumulate::folded_bf16) == wide);
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_bf16) == (r.bytes ? "gemm_int8_i8mm" : wide));
-    const bool of_bytes =
-        grid_named(r.left).wide != wide_element::none || grid_named(r.right).wide != wide_element::none;
+    const bool of_bytes = grid_named(r.left).byte != ufp4::detail::byte_element::none ||
+                          grid_named(r.right).byte != ufp4::detail::byte_element::none;
     CHECK(kernel(r.left, r.right, r.block, cpu::isa::neon_bf16, accumulate::folded_bf16) ==
           (of_bytes ? wide : "gemm_bf16_neon"));
 #endif

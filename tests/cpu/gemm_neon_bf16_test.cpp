@@ -200,7 +200,7 @@ TEST_CASE("a plain operand is rounded to bf16 after its transform, on either sid
     const matrix_view<const float> left{x.data(), 9, k};
     const auto right = quantize<e2m1_of_8>(matrix_view<const float>{w.data(), 10, k}, transform);
     const auto rounded_rows = [&](const model::transform& t) {
-      const model::side s = model::plain_side(x, 9, k, 8, t);
+      const model::side s = model::unquantized_side(x, 9, k, 8, t);
       return folded(s);
     };
     const std::vector<double> a = rounded_rows(model::transform_of(transform.spec())),

@@ -44,7 +44,7 @@ template <class F, class T>
 void check_policies(const cpu::context& ctx, const matrix_view<const T>& x, std::uint64_t seed) {
   const random_hadamard<16> rht{seed};
   const stochastic random_bits{seed + 1};
-  const scale_rule_spec search = mse_search{}.spec();
+  const ufp4::detail::scale_rule_spec search = mse_search{}.spec();
   REQUIRE(same(quantize<F>(x, rht, ctx), quantize(spec_of<F>, x, rht, portable)));
   REQUIRE(same(quantize<F>(x, random_bits, ctx), quantize(spec_of<F>, x, rounding_spec{random_bits}, portable)));
   REQUIRE(same(quantize<F>(x, mse_search{}, ctx), quantize(spec_of<F>, x, search, portable)));
@@ -94,7 +94,7 @@ void check_gemm(const cpu::context& ctx, const quantized_matrix<F>& a, const qua
     REQUIRE(same_elements);
   };
   check(a, b);
-  if constexpr (!F::is_wide) check(a, prepack(b));
+  if constexpr (!F::has_bytes) check(a, prepack(b));
   const matrix<float> x = dequantize<float>(a);
   quantized_gemm(unquantized(x), any_quantized_view(b), want, exact, portable);
   check(unquantized(x), b);
@@ -130,9 +130,9 @@ void check_format(support::hostile& numbers, std::size_t rows, std::size_t cols,
 template <class Check>
 void each_format(const Check& check) {
   const auto one = [&](auto row) { check.template operator()<typename decltype(row)::format>(row.name); };
-  for_each_preset(one);
-  for_each_wide_preset(one);
-  for_each_extended_preset(one);
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, one);
+  ufp4::detail::for_each_row(ufp4::detail::byte_presets{}, one);
+  ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, one);
   check.template operator()<block_format<fp4<E2M1>, e4m3, square(16), float>>("16x16 blocks with a tensor scale");
   check.template operator()<block_format<nf4, float, 32>>("nf4");
 }

@@ -7,7 +7,7 @@
 
 TEST_CASE("OpenMP as an executor calls every index once and gives the same bytes") {
 #if defined(_OPENMP)
-  const auto openmp = [](std::size_t n, task_ref task) {
+  const auto openmp = [](std::size_t n, cpu::task_ref task) {
 #pragma omp parallel for schedule(dynamic)
     for (std::size_t i = 0; i < n; ++i) task(i);
   };

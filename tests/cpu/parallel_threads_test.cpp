@@ -57,14 +57,14 @@ TEST_CASE("at most `threads` threads take part, the caller's among them; one mea
 }
 
 TEST_CASE("a const executor serves, and a copy of a reference refers to the executor itself") {
-  const auto run = [](std::size_t n, task_ref task) {
+  const auto run = [](std::size_t n, cpu::task_ref task) {
     for (std::size_t i = 0; i < n; ++i) task(i);
   };
   std::size_t sum = 0;
   const auto add = [&](std::size_t i) { sum += i; };
-  const task_ref task{&add, [](const void* object, std::size_t i) {
-                        (*static_cast<const std::remove_const_t<decltype(add)>*>(object))(i);
-                      }};
+  const cpu::task_ref task{&add, [](const void* object, std::size_t i) {
+                             (*static_cast<const std::remove_const_t<decltype(add)>*>(object))(i);
+                           }};
   cpu::executor_ref copy;
   {
     cpu::executor_ref first(run);

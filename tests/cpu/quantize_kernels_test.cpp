@@ -32,7 +32,7 @@ using namespace ufp4::cpu::detail;
 using support::guarded;
 using support::layout;
 using support::strided;
-using rule_kind = scale_rule_spec::kind;
+using rule_kind = ufp4::detail::scale_rule_spec::kind;
 using rounding_kind = rounding_spec::kind;
 
 /// Not symmetric, with gaps that are no powers of two.
@@ -53,7 +53,7 @@ struct with_minus_forty {
 };
 
 /// Formats are data to kernels, so this is a list of values. It holds every preset, every scale kind with one level and
-/// with two, every regular grid, squares, and blocks longer and shorter than the transforms; the same of wide elements.
+/// with two, every regular grid, squares, and blocks longer and shorter than the transforms; the same of byte elements.
 const std::vector<format_spec>& formats() {
   static const std::vector<format_spec> list = [] {
     std::vector<format_spec> all = {
@@ -112,9 +112,9 @@ const std::vector<format_spec>& formats() {
     all.insert(all.end(), wide.begin(), wide.end());
     all.insert(all.end(), extended.begin(), extended.end());
     const auto add = [&all](auto preset) { all.push_back(preset.spec); };
-    for_each_preset(add);
-    for_each_extended_preset(add);
-    for_each_wide_preset(add);
+    ufp4::detail::for_each_row(ufp4::detail::presets{}, add);
+    ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, add);
+    ufp4::detail::for_each_row(ufp4::detail::byte_presets{}, add);
     return all;
   }();
   return list;
@@ -148,7 +148,8 @@ void place_randomly(random_source& r, quantize_job& job) {
 }
 
 /// One of the rules that read values, around `rule`.
-scale_rule_spec rule_of_values(random_source& r, const format_spec& format, scale_rule_spec rule) {
+ufp4::detail::scale_rule_spec rule_of_values(random_source& r, const format_spec& format,
+                                             ufp4::detail::scale_rule_spec rule) {
   const std::size_t which = r.below(6);
   if (r.random_word()) rule.error = search_error::absolute;
   if (which == 0 && format.two_level() && format.grid.qmax == 6.0f)
@@ -174,7 +175,7 @@ kernel_coder random_coder(random_source& r, const quantize_job& job) {
   else if (job.format.scale != scale_kind::f32 && r.random_word())
     coder.rule.what = rule_kind::up;
   if (r.below(3) == 0) {
-    const scale_rule_spec rule = rule_of_values(r, job.format, coder.rule);
+    const ufp4::detail::scale_rule_spec rule = rule_of_values(r, job.format, coder.rule);
     if (ufp4::detail::rule_mismatch(rule, job.format) == nullptr) coder.rule = rule;
   }
   if (job.format.choice.count != 0) coder.rule.grids = static_cast<search_error>(r.below(3));
@@ -239,13 +240,15 @@ constexpr std::uint32_t transforms[] = {1, 16, 32, 64, 128, 256};
 /// The values that rounding can give, ascending.
 std::vector<float> levels_of(const format_spec& format) {
   std::vector<float> levels(format.grid.level, format.grid.level + format.grid.levels);
-  if (format.wide == wide_element::none) return levels;
+  if (format.byte == ufp4::detail::byte_element::none) return levels;
   levels.clear();
-  const int most = format.wide == wide_element::int8 ? 127 : static_cast<int>(wide_layout(format.wide).max_code);
+  const int most = format.byte == ufp4::detail::byte_element::int8
+                       ? 127
+                       : static_cast<int>(ufp4::detail::byte_layout(format.byte).max_code);
   for (int n = -most; n <= most; ++n) {
-    const float magnitude = format.wide == wide_element::int8
+    const float magnitude = format.byte == ufp4::detail::byte_element::int8
                                 ? static_cast<float>(std::abs(n)) * format.grid.unit
-                                : wide_float_value(format.wide, static_cast<std::uint32_t>(std::abs(n)));
+                                : ufp4::detail::byte_float_value(format.byte, static_cast<std::uint32_t>(std::abs(n)));
     levels.push_back(n < 0 ? -magnitude : magnitude);
   }
   return levels;
@@ -342,7 +345,7 @@ TEST_CASE("a search gives the scalar kernel's scales where errors are equal, zer
       const float values[5] = {k == 3 ? sign : 0.0f, level, sign, k == 5 ? sign * 0x1p30f : level, 1.0f + level / 1024};
       x[i] = values[block % 5] * power;
     }
-    for (scale_rule_spec rule : {mse_search{}.spec(), mae_search{}.spec(), mse_search{31, 40}.spec()})
+    for (ufp4::detail::scale_rule_spec rule : {mse_search{}.spec(), mae_search{}.spec(), mse_search{31, 40}.spec()})
       for (const std::uint16_t per_mille : {std::uint16_t{1000}, std::uint16_t{500}}) {
         quantize_job job =
             make_job({x.data(), dtype::f32, height, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {});
@@ -386,7 +389,8 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
       for (const float global_amax : {0.0f, 1.0f, 0x1p-140f, 0x1.fffffep127f}) {
         quantize_job job =
             make_job({x.data(), dtype::f32, 1, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {.n = n});
-        for (const scale_rule_spec& rule : {scale_rule_spec{}, mse_search{}.spec(), percentile{700}.spec()}) {
+        for (const ufp4::detail::scale_rule_spec& rule :
+             {ufp4::detail::scale_rule_spec{}, mse_search{}.spec(), percentile{700}.spec()}) {
           kernel_coder coder{format, rule, {}, {}};
           coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, global_amax);
           job.counts = r.random_word();
@@ -400,7 +404,7 @@ TEST_CASE(
     "blocks of 16 and more have a vector kernel for every grid, scale, rounding and rule but searches in NF4 with "
     "one-bit exponents; short blocks have none",
     "[cpu]") {
-  const auto kernel_of = [](const format_spec& format, scale_rule_spec rule, cpu::isa tier) {
+  const auto kernel_of = [](const format_spec& format, ufp4::detail::scale_rule_spec rule, cpu::isa tier) {
     float x[2] = {1, 2};
     const quantize_job job = make_job({x, dtype::f32, 1, 2, 2, 1}, format, {});
     return quantize_kernel_for(kernels::quantize<ufp4::detail::features::all>, job,
@@ -417,7 +421,7 @@ TEST_CASE(
       CAPTURE(static_cast<int>(format.scale), format.block.rows, format.block.cols, format.outer.segment);
       CHECK(kernel_of(format, {}, tier) == vectors);
       CHECK(kernel_of(format, percentile{}.spec(), tier) == vectors);
-      for (const scale_rule_spec& rule : {mse_search{}.spec(), mae_search{2, 3}.spec()})
+      for (const ufp4::detail::scale_rule_spec& rule : {mse_search{}.spec(), mae_search{2, 3}.spec()})
         CHECK(kernel_of(format, rule, tier) == (has_searches ? vectors : cpu::isa::scalar));
     }
     CHECK(kernel_of(spec_of<block_format<int4, float, 8>>, {}, tier) == cpu::isa::scalar);
@@ -472,7 +476,7 @@ std::uint64_t hash_of(const cpu::context& ctx, const std::vector<float>& values)
   add_quantized<nvfp4>(h, ctx, x, random_bits, scale_up{});
   add_quantized<mxfp4>(h, ctx, transpose(x), random_hadamard<128>{4}, random_bits);
   add_quantized<block_format<nf4, float, 32>>(h, ctx, x, random_bits);
-  add_quantized<nvfp4>(h, ctx, transpose(x), signed_hadamard<16>{transformer_engine_signs}.to_bf16());
+  add_quantized<nvfp4>(h, ctx, transpose(x), signed_hadamard<16>{compat::transformer_engine_signs}.to_bf16());
   add_quantized<e2m1_f32>(h, ctx, x);
   return h.value;
 }

@@ -143,7 +143,7 @@ TEST_CASE("one run fills the table, JSON, CSV and HTML with all presets twice", 
   CHECK(count(end.out, "report: " + html) == 1);
   const std::string page = read_file(html);
   // Codes are counted where a code is a value: not where blocks choose grids or exponents, nor for codes of one byte.
-  CHECK(count(page, "code histogram of ") == ufp4::presets::size + 1);
+  CHECK(count(page, "code histogram of ") == ufp4::detail::presets::size + 1);
   CHECK(count(page, "code histogram of tetrajet2") == 1);
   for (const char* outside : {"<script", "<link", "<img", "http://", "https://", "url(", "@import"})
     CHECK(count(page, outside) == 0);

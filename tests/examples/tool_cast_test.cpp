@@ -56,7 +56,10 @@ TEST_CASE("cast files have the bits of the operation, for every two presets that
   INFO(support::seed_note());
   const std::string out = scratch() / "out.safetensors";
   const transform_spec t = random_hadamard<16>{3}.spec();
-  const auto every_preset = [](const auto& body) { for_each_preset(body), for_each_extended_preset(body); };
+  const auto every_preset = [](const auto& body) {
+    ufp4::detail::for_each_row(ufp4::detail::presets{}, body),
+        ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, body);
+  };
   every_preset([&](auto from) {
     const any_quantized a = weight(from.spec, 6, 70, t), b = weight(from.spec, 32, 64);
     const std::string in = file_of(a, b, tensor_layout::ufp4);
@@ -124,9 +127,9 @@ TEST_CASE("experts are cast slice by slice, and keep their shape and axis", "[to
   REQUIRE(cast_with({in, "-f", "nvfp4", "-o", out}).rejected.empty());
   interop::safetensors_reader before(in), after(out);
   const interop::stored_weight from = interop::find_weight(before, "w"), to = interop::find_weight(after, "w");
-  CHECK((to.format == spec_of<nvfp4> && to.shape == from.shape && to.axis == 1 && to.slices() == 3));
+  CHECK((to.format == spec_of<nvfp4> && to.shape == from.shape && to.axis == 1 && to.parts() == 3));
   for (std::size_t i = 0; i < 3; ++i)
-    CHECK(interop::read_slice(after, to, i) == cast(interop::read_slice(before, from, i), spec_of<nvfp4>));
+    CHECK(interop::read_part(after, to, i) == cast(interop::read_part(before, from, i), spec_of<nvfp4>));
 }
 
 TEST_CASE("what cannot be cast is an error that names the weight and its format, and OUT is not written", "[tool]") {

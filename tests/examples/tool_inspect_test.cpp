@@ -87,10 +87,7 @@ tool::measure_plan every_format() {
 /// Calls visit(row) for every preset of the library, in the order of the tool's list.
 template <class Visit>
 void for_each_format(const Visit& visit) {
-  ufp4::for_each_preset(visit);
-  ufp4::for_each_extended_preset(visit);
-  ufp4::for_each_wide_preset(visit);
-  ufp4::for_each_reference_preset(visit);
+  ufp4::detail::for_every_preset(visit);
 }
 
 /// Every outcome against analysis::measure on the matrix in memory; the plan has the block's own transform length.
@@ -410,7 +407,7 @@ TEST_CASE("invalid command lines are usage errors, bad files are file errors", "
   CHECK(fails({good, "--nonsense"}) == "usage: unknown argument --nonsense");
   CHECK(fails({good, "--rht", "24"}) == "usage: --rht takes 16, 32, 64, 128 or 256, or 0 for none, not 24");
   CHECK(fails({good, "--rht", "512"}) == "usage: --rht takes 16, 32, 64, 128 or 256, or 0 for none, not 512");
-  CHECK(fails({good, "--format", "nvfp5"}) == "usage: unknown format nvfp5; there are " + ufp4::preset_names());
+  CHECK(fails({good, "--format", "nvfp5"}) == "usage: unknown format nvfp5; there are " + ufp4::detail::preset_names());
   CHECK(fails({good, "--format", "nvfp4,"}) == "usage: --format nvfp4, has an empty name");
   CHECK(fails({good, "--format", ",nvfp4"}) == "usage: --format ,nvfp4 has an empty name");
   CHECK(fails({good, "--format", "all,nvfp5"}).starts_with("usage: unknown format nvfp5; "));
@@ -553,9 +550,10 @@ TEST_CASE("the tool lists every preset of the library, in the order of its lists
     CHECK(&tool::format_named(preset.name) == &f);
   });
   CHECK(i == tool::all_formats().size());
-  CHECK(tool::formats_in_list("base").size() == ufp4::presets::size);
-  CHECK(tool::formats_in_list("extended").size() == ufp4::extended_presets::size);
-  CHECK(tool::formats_in_list("wide").size() == ufp4::wide_presets::size + ufp4::reference_presets::size);
+  CHECK(tool::formats_in_list("base").size() == ufp4::detail::presets::size);
+  CHECK(tool::formats_in_list("extended").size() == ufp4::detail::extended_presets::size);
+  CHECK(tool::formats_in_list("wide").size() ==
+        ufp4::detail::byte_presets::size + ufp4::detail::reference_presets::size);
 }
 
 TEST_CASE("formats prints the properties of the types", "[formats]") {

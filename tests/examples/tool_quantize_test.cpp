@@ -45,7 +45,7 @@ std::vector<T> some_values(std::size_t rows, std::size_t cols) {
   std::normal_distribution<float> normal;
   std::vector<T> values;
   for (std::size_t i = 0; i < rows * cols; ++i)
-    values.push_back(static_cast<T>(round_to<T>(normal(random) * (i % cols == i % 7 ? 30.0f : 1.0f))));
+    values.push_back(static_cast<T>(ufp4::detail::round_to<T>(normal(random) * (i % cols == i % 7 ? 30.0f : 1.0f))));
   return values;
 }
 template <>
@@ -218,10 +218,7 @@ TEST_CASE("every preset is quantized by its name, and a layout or file that lack
   const std::vector<float> values = some_values<float>(24, 192);
   const matrix_view<const float> x(values.data(), 24, 192);
   const auto check = [&](auto row) { check_preset(row, in, x); };
-  for_each_preset(check);
-  for_each_extended_preset(check);
-  for_each_wide_preset(check);
-  for_each_reference_preset(check);
+  ufp4::detail::for_every_preset(check);
 }
 
 TEST_CASE("--choose-grid decides by which error a block chooses its grid, beside a rule in any order", "[tool]") {

@@ -391,7 +391,8 @@ TEST_CASE("torch's threads run the tasks, inside torch's own loops and beside ot
   }
   std::vector<int> calls(1000);  // each task once
   const auto body = [&](std::size_t i) { ++calls[i]; };
-  const ufp4::task_ref task{&body, [](const void* f, std::size_t i) { (*static_cast<const decltype(body)*>(f))(i); }};
+  const ufp4::cpu::task_ref task{&body,
+                                 [](const void* f, std::size_t i) { (*static_cast<const decltype(body)*>(f))(i); }};
   detail::torch_threads{}(calls.size(), task);
   CHECK(calls == std::vector<int>(1000, 1));
 }

@@ -101,7 +101,7 @@ TEST_CASE("--sr leaves the scale rules of operands whose rounding it does not ch
   CHECK(same(make_recipe("nvfp4", {.sr = "dgrad"}, 1).dgrad.left, ufp4::recipe::nvfp4_recipe(1).dgrad.left));
   const training_recipe none = make_recipe("nvfp4", {.sr = "none"}, 1);
   CHECK(same(none.fprop.right, ufp4::recipe::nvfp4_recipe(1).fprop.right));
-  CHECK(none.dgrad.left.rule == ufp4::scale_rule_spec{});
+  CHECK(none.dgrad.left.rule == ufp4::detail::scale_rule_spec{});
   const training_recipe all = make_recipe("nvfp4", {.sr = "all"}, 1);
   CHECK(all.fprop.left.rule == ufp4::recipe::unclipped(all.fprop.left.format.scale));
 }
@@ -130,7 +130,7 @@ TEST_CASE("an ablation changes its part and no other", "[recipes]") {
   CHECK(transformed(back) == "45");
   CHECK(stochastic(back) == "24");
   CHECK(back.dgrad.left.rule == ufp4::mx_ceil{}.spec());  // clipping would bias stochastic rounding
-  CHECK(back.fprop.left.rule == ufp4::scale_rule_spec{});
+  CHECK(back.fprop.left.rule == ufp4::detail::scale_rule_spec{});
 }
 
 TEST_CASE("every recipe in the list can be made, under its own name alone", "[recipes]") {
@@ -203,7 +203,7 @@ TEST_CASE("--format takes every preset of 4 bits, also those with outer scales, 
   CHECK(make_recipe("ufp4", {.format = "tetrajet2"}, 1).fprop.left.format == ufp4::spec_of<ufp4::tetrajet2>);
   CHECK(make_recipe("ufp4", {.format = "razer"}, 1).dgrad.left.rule == ufp4::scale_up{}.spec());
   CHECK(make_recipe("bf16", {.format = "if4"}, 1).fprop.right.quantized);
-  CHECK(formats().size() == ufp4::presets::size + ufp4::extended_presets::size);
+  CHECK(formats().size() == ufp4::detail::presets::size + ufp4::detail::extended_presets::size);
 }
 
 TEST_CASE("--bf16-blocks puts the four linear layers of its blocks in bf16, and no other", "[recipes]") {

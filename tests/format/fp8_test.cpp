@@ -66,8 +66,8 @@ TEMPLATE_TEST_CASE("a tie goes to the even code, a float beside it to the nearer
     CHECK(TestType(std::nextafter(half, 0.0f)).bits() == code);
     CHECK(TestType(std::nextafter(half, infinity)).bits() == code + 1);
     constexpr auto layout = TestType::layout();
-    CHECK(ufp4::round_to_minifloat(layout, ufp4::nearest_away{}, half, 0) == code + 1);
-    CHECK(ufp4::round_to_minifloat(layout, ufp4::toward_zero{}, -std::nextafter(value(code + 1), 0.0f), 0) ==
+    CHECK(ufp4::detail::round_to_minifloat(layout, ufp4::nearest_away{}, half, 0) == code + 1);
+    CHECK(ufp4::detail::round_to_minifloat(layout, ufp4::toward_zero{}, -std::nextafter(value(code + 1), 0.0f), 0) ==
           (code | layout.sign_bit()));
   }
 }

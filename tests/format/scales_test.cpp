@@ -109,11 +109,12 @@ static_assert(e8m0{0.0f}.bits() == 0x00 && e8m0{-3.9f}.bits() == 0x80 && e8m0{in
               e8m0{nan}.bits() == 0xFF);
 static_assert(e8m0{0x1p-127f}.bits() == 0x00 && e8m0{0x1p-126f}.bits() == 0x01 && e8m0{0x1.fffffep127f}.bits() == 0xFE);
 static_assert(bf16{inf}.bits() == 0x7F7F && bf16{1.00390625f}.bits() == 0x3F80 && bf16{-nan}.bits() == 0x7FC0);
-static_assert(ufp4::round_to<bf16>(inf).bits() == 0x7F80 && ufp4::round_to<bf16>(0x1.fffffep127f).bits() == 0x7F80);
+static_assert(ufp4::detail::round_to<bf16>(inf).bits() == 0x7F80 &&
+              ufp4::detail::round_to<bf16>(0x1.fffffep127f).bits() == 0x7F80);
 static_assert(fp16{65519.0f}.bits() == 0x7BFF && fp16{65520.0f}.bits() == 0x7C00 && fp16{-nan}.bits() == 0x7E00);
 static_assert(!(e4m3{nan} < 1.0f) && !(e4m3{1.0f} > nan) && e4m3{2.0f} > 1.0f && e4m3{-2.0f} < 1.0f);
 static_assert((e4m3{nan} <=> e4m3{1.0f}) == std::partial_ordering::unordered && !(fp16{nan} >= fp16{nan}));
-static_assert(ufp4::round_to<float>(0x1.234567p-140f) == 0x1.234567p-140f);
+static_assert(ufp4::detail::round_to<float>(0x1.234567p-140f) == 0x1.234567p-140f);
 
 template <class T, std::size_t bytes>
 constexpr bool is_plain_value =
@@ -121,7 +122,8 @@ constexpr bool is_plain_value =
     !std::is_convertible_v<float, T> && !std::is_convertible_v<T, int>;
 static_assert(is_plain_value<e4m3, 1> && is_plain_value<ue5m3, 1> && is_plain_value<e8m0, 1>);
 static_assert(is_plain_value<bf16, 2> && is_plain_value<fp16, 2>);
-static_assert(ufp4::scale_format<float> && !ufp4::scale_format<fp16> && !ufp4::scale_format<double>);
+static_assert(ufp4::detail::scale_format<float> && !ufp4::detail::scale_format<fp16> &&
+              !ufp4::detail::scale_format<double>);
 
 }  // namespace
 
@@ -155,8 +157,8 @@ TEMPLATE_LIST_TEST_CASE("a float converts as numerics 2 says", "[format][scales]
 
 TEST_CASE("round_to keeps infinities, and gives one where the largest finite value is exceeded", "[format][scales]") {
   INFO(support::seed_note());
-  CHECK(against(scalar::bf16_ieee(), [](float x) { return ufp4::round_to<bf16>(x).bits(); }) == "agrees");
-  CHECK(against(scalar::fp16(), [](float x) { return ufp4::round_to<fp16>(x).bits(); }) == "agrees");
+  CHECK(against(scalar::bf16_ieee(), [](float x) { return ufp4::detail::round_to<bf16>(x).bits(); }) == "agrees");
+  CHECK(against(scalar::fp16(), [](float x) { return ufp4::detail::round_to<fp16>(x).bits(); }) == "agrees");
 }
 
 TEMPLATE_LIST_TEST_CASE("scales compare as numbers; NaN is unordered", "[format][scales]", support::byte_scale_types) {
@@ -195,7 +197,7 @@ TEMPLATE_LIST_TEST_CASE("16-bit floats compare as numbers", "[format][scales]", 
 
 TEMPLATE_TEST_CASE("a kernel that holds the scale type as a value gets the type's bits", "[format][scales]", e4m3,
                    ue5m3, e8m0, bf16) {
-  constexpr scale_kind kind = ufp4::scale_traits<TestType>::kind;
+  constexpr scale_kind kind = ufp4::detail::scale_traits<TestType>::kind;
   CHECK(ufp4::detail::scale_bytes(kind) == static_cast<int>(sizeof(TestType)));
   CHECK(ufp4::detail::nan_scale(kind) == model<TestType>().nan_code);
   CHECK(ufp4::detail::max_scale(kind) == model<TestType>().rungs.code.back());
@@ -226,7 +228,7 @@ TEMPLATE_TEST_CASE("a kernel that holds the scale type as a value gets the type'
 }
 
 TEST_CASE("a float scale is its own bits, and NaN is 0x7FC00000", "[format][scales]") {
-  constexpr scale_kind kind = ufp4::scale_traits<float>::kind;
+  constexpr scale_kind kind = ufp4::detail::scale_traits<float>::kind;
   CHECK(ufp4::detail::scale_bytes(kind) == 4);
   CHECK(ufp4::detail::nan_scale(kind) == 0x7FC00000u);
   CHECK(ufp4::detail::max_scale(kind) == 0x7F7FFFFFu);

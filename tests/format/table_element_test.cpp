@@ -180,7 +180,7 @@ TEMPLATE_TEST_CASE("elements of a table compare as numbers", "[format][table]", 
 
 TEMPLATE_TEST_CASE("values in any order: a code has its value, a float the lowest code of the nearest value",
                    "[format][table]", hardware_levels, descending_levels, shuffled_levels, thirds_levels,
-                   ufp4::nf4_levels) {
+                   ufp4::detail::nf4_levels) {
   INFO(support::seed_note());
   using element = table_element<TestType>;
   for (std::uint8_t c = 0; c < 16; ++c) {
@@ -197,7 +197,7 @@ TEMPLATE_TEST_CASE("values in any order: a code has its value, a float the lowes
 }
 
 TEMPLATE_TEST_CASE("the grid of a table is that of its values at run time", "[format][table]", hardware_levels,
-                   descending_levels, shuffled_levels, thirds_levels, ufp4::nf4_levels) {
+                   descending_levels, shuffled_levels, thirds_levels, ufp4::detail::nf4_levels) {
   CHECK(ufp4::grid_of<table_element<TestType>>() == ufp4::grid_of_values(TestType::values));
 }
 

@@ -55,7 +55,7 @@ quantized_matrix<Format> random_matrix(fuzz::input& in, std::size_t rows, std::s
 /// The format of a quantized matrix as data, so that blocks of different lengths compile; anything else as it is.
 template <class Q>
 decltype(auto) untyped(const Q& q) {
-  if constexpr (quantized<Q>)
+  if constexpr (ufp4::detail::quantized<Q>)
     return any_quantized_view(q);
   else
     return (q);
@@ -85,7 +85,7 @@ void multiply(fuzz::input& in, const shape& s, const A& a, const B& b) {
   const bool fits = s.cols_a == s.cols_b && s.rows_c == s.rows_a && s.cols_c == s.rows_b;
   require(fits || !rejected.empty(), "shapes that do not fit were accepted");
   for (const cpu::isa tier : fuzz::tiers()) {
-    const std::string where = std::string(cpu::name(tier)) + ", " + name(mode);
+    const std::string where = std::string(cpu::name(tier)) + ", " + ufp4::detail::name(mode);
     support::strided<T> got(s.rows_c, s.cols_c, l), again(s.rows_c, s.cols_c, l);
     require(product(tier, 1, got) == rejected, where + " has another message than: " + rejected);
     if (mode == accumulate::exact_blocks) require(got.same_as(want), where + " differs from the scalar kernel");

@@ -28,7 +28,7 @@ using fuzz::require;
 struct request {
   transform_spec transform;
   rounding_spec rounding;
-  scale_rule_spec rule;
+  ufp4::detail::scale_rule_spec rule;
   std::optional<tensor_amax> amax;
   std::optional<shard> place;
 };
@@ -44,8 +44,8 @@ request read(fuzz::input& in, std::size_t cols) {
 template <class Format, class F>
 void with_policies(const request& r, quantize_report& report, const F& operation) {
   const count_into count{report};
-  if constexpr (!any_block_format<Format>) {
-    if constexpr (format_of<Format>::two_level) {
+  if constexpr (!ufp4::detail::any_block_format<Format>) {
+    if constexpr (ufp4::detail::format_of<Format>::two_level) {
       if (r.amax && r.place) return operation(r.transform, r.rounding, r.rule, count, *r.amax, *r.place);
       if (r.amax) return operation(r.transform, r.rounding, r.rule, count, *r.amax);
     } else {
@@ -63,7 +63,7 @@ void with_policies(const request& r, quantize_report& report, const F& operation
 template <class Format>
 struct outcome {
   std::string rejected;
-  quantized_matrix<format_of<Format>> q;
+  quantized_matrix<ufp4::detail::format_of<Format>> q;
   quantize_report report;
 };
 
@@ -73,7 +73,8 @@ outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request&
   const cpu::context ctx{.threads = 1, .isa = tier};
   o.rejected = fuzz::rejection([&] {
     with_policies<Format>(r, o.report, [&](const auto&... policies) {
-      if constexpr (any_block_format<Format>)  // the format as data: policies that do not go with it are errors
+      if constexpr (ufp4::detail::any_block_format<
+                        Format>)  // the format as data: policies that do not go with it are errors
         o.q = quantized_matrix<Format>(quantize(spec_of<Format>, matrix_view<const T>(x), policies..., ctx));
       else
         o.q = quantize<Format>(matrix_view<const T>(x), policies..., ctx);
@@ -85,7 +86,7 @@ outcome<Format> quantized(cpu::isa tier, const matrix_view<T>& x, const request&
 template <class Format, class T, class... Policies>
 void fake(const cpu::context& ctx, const matrix_view<const T>& x, const matrix_view<float>& out,
           const Policies&... policies) {
-  if constexpr (any_block_format<Format>)
+  if constexpr (ufp4::detail::any_block_format<Format>)
     fake_quantize(spec_of<Format>, x, out, policies..., ctx);
   else
     fake_quantize<Format>(x, out, policies..., ctx);

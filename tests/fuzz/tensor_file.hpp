@@ -86,8 +86,8 @@ template <class Reader>
 void read_slices(Reader& file, const std::string& name, std::size_t size) {
   may_reject([&] {
     const ufp4::interop::stored_weight weight = ufp4::interop::find_weight(file, name);
-    for (std::size_t i = 0; i < weight.slices() && i < 4; ++i) {
-      const auto slice = ufp4::interop::read_slice(file, weight, i);
+    for (std::size_t i = 0; i < weight.parts() && i < 4; ++i) {
+      const auto slice = ufp4::interop::read_part(file, weight, i);
       require(slice.codes().size() <= size, "more codes than the file has");
     }
   });

@@ -43,12 +43,12 @@ decoded oracle(const quantized_matrix<F>& q) {
   decoded want;
   for (std::size_t i = 0; i < q.rows(); ++i)
     for (std::size_t k = 0; k < q.padded_cols(); ++k) {
-      const std::uint8_t code = code_at(q.codes().data(), i * q.padded_cols() + k);
+      const std::uint8_t code = ufp4::detail::code_at(q.codes().data(), i * q.padded_cols() + k);
       const std::size_t blocks = q.padded_cols() / F::block_size;
       const float value = spec_of<F>.grid.value[code];
       const float scale =
           static_cast<float>(q.scales()[i / static_cast<std::size_t>(F::block.rows) * blocks + k / F::block_size]);
-      const std::uint16_t bits = round_to<bf16>(value * scale).bits();
+      const std::uint16_t bits = ufp4::detail::round_to<bf16>(value * scale).bits();
       const float back = detail::to_float(std::uint32_t{bits} << 16);
       const bool normal = std::abs(back) >= 0x1p-126f && detail::is_finite(back);
       const bool unfit = value != 0 && scale != 0 && detail::is_finite(scale) && !normal;
@@ -167,7 +167,7 @@ TEST_CASE("a plain matrix becomes bf16 with its ragged end zero", "[gpu]") {
   const gpu::buffer<float> data{std::span<const float>(x)};
   gpu::gemm_side side;
   side.is_quantized = false;
-  side.plain = detail::source_of(matrix_view<const float>{data.data(), rows, cols, 30});
+  side.unquantized = detail::source_of(matrix_view<const float>{data.data(), rows, cols, 30});
   side.rows = rows, side.cols = cols, side.padded_cols = padded;
   const gpu::buffer<std::uint16_t> out(rows * padded);
   const gpu::buffer<std::uint32_t> unfit(1);
@@ -175,7 +175,7 @@ TEST_CASE("a plain matrix becomes bf16 with its ragged end zero", "[gpu]") {
   const std::vector<std::uint16_t> got = support::on_host(out);
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t k = 0; k < padded; ++k) {
-      const std::uint16_t want = k < cols ? round_to<bf16>(x[i * 30 + k]).bits() : std::uint16_t{0};
+      const std::uint16_t want = k < cols ? ufp4::detail::round_to<bf16>(x[i * 30 + k]).bits() : std::uint16_t{0};
       REQUIRE((got[i * padded + k] == want || (is_nan16(got[i * padded + k]) && is_nan16(want))));
     }
 }
@@ -188,12 +188,12 @@ TEMPLATE_TEST_CASE("scales are swizzled as swizzle_scales does, and a negative o
       std::mt19937_64 gen(rows + cols);
       quantized_matrix<TestType> host = model::random_quantized<TestType>(gen, rows, cols);
       const std::size_t across = host.padded_cols() / TestType::block_size;
-      std::vector<std::uint8_t> by_row(rows * across), want(swizzled_size(rows, across));
+      std::vector<std::uint8_t> by_row(rows * across), want(compat::swizzled_size(rows, across));
       for (std::size_t i = 0; i < rows; ++i)
         for (std::size_t b = 0; b < across; ++b)
           by_row[i * across + b] =
               host.scales()[i / static_cast<std::size_t>(TestType::block.rows) * across + b].bits();
-      swizzle_scales(by_row.data(), rows, across, want.data());
+      compat::swizzle_scales(by_row.data(), rows, across, want.data());
       constexpr bool is_signed = std::is_same_v<typename TestType::scale_type, e4m3>;
       for (const bool negative : {false, true}) {
         if (negative && is_signed)
@@ -219,7 +219,8 @@ TEST_CASE("widened codes are E4M3 bytes of the same values", "[gpu]") {
   REQUIRE(gpu::kernels::queue_widen_codes(x.side, out.data(), {}) == gpu::success);
   const std::vector<std::uint8_t> got = support::on_host(out);
   for (std::size_t i = 0; i < got.size(); ++i)
-    REQUIRE(static_cast<float>(e4m3::from_bits(got[i])) == spec_of<mxint4>.grid.value[code_at(host.codes().data(), i)]);
+    REQUIRE(static_cast<float>(e4m3::from_bits(got[i])) ==
+            spec_of<mxint4>.grid.value[ufp4::detail::code_at(host.codes().data(), i)]);
 }
 
 #if !defined(__CUDACC__) || defined(UFP4_WITH_CUBLAS)
@@ -233,7 +234,7 @@ using some_library = gpu::cublas;
 float scale_in(const void* swizzled, gpu::library_product::operands kind, std::size_t row, std::size_t block,
                std::size_t blocks) {
   if (kind == gpu::library_product::operands::bf16) return 1;
-  const std::uint8_t c = static_cast<const std::uint8_t*>(swizzled)[swizzled_index(row, block, blocks)];
+  const std::uint8_t c = static_cast<const std::uint8_t*>(swizzled)[compat::swizzled_index(row, block, blocks)];
   return kind == gpu::library_product::operands::nvfp4 ? static_cast<float>(e4m3::from_bits(c))
                                                        : static_cast<float>(e8m0::from_bits(c));
 }
@@ -245,10 +246,11 @@ std::vector<float> numbers(const void* data, const void* scales, gpu::library_pr
     for (std::size_t k = 0; k < depth; ++k) {
       const std::size_t at = i * depth + k;
       const auto* bytes = static_cast<const std::uint8_t*>(data);
-      const float value =
-          kind == gpu::library_product::operands::bf16    ? static_cast<float>(static_cast<const bf16*>(data)[at])
-          : kind == gpu::library_product::operands::nvfp4 ? static_cast<float>(fp4<E2M1>::from_bits(code_at(bytes, at)))
-                                                          : static_cast<float>(e4m3::from_bits(bytes[at]));
+      const float value = kind == gpu::library_product::operands::bf16
+                              ? static_cast<float>(static_cast<const bf16*>(data)[at])
+                          : kind == gpu::library_product::operands::nvfp4
+                              ? static_cast<float>(fp4<E2M1>::from_bits(ufp4::detail::code_at(bytes, at)))
+                              : static_cast<float>(e4m3::from_bits(bytes[at]));
       x.push_back(value * scale_in(scales, kind, i, k / block, depth / block));
     }
   return x;
@@ -271,7 +273,7 @@ gpu::error multiply(const gpu::library_product& p, std::span<std::byte> workspac
       if (p.out_kind == dtype::f32)
         wide[at] = r;
       else
-        narrow[at] = round_to<bf16>(r);
+        narrow[at] = ufp4::detail::round_to<bf16>(r);
     }
   return gpu::success;
 }
@@ -419,7 +421,7 @@ TEST_CASE(
   const std::size_t m = 1024, n = 128, k = 21;
   support::hostile source(4);
   std::vector<float> x = source.values(m * k, false, false);
-  for (float& v : x) v = static_cast<float>(round_to<bf16>(v));
+  for (float& v : x) v = static_cast<float>(ufp4::detail::round_to<bf16>(v));
   x[3 * k] = std::numeric_limits<float>::infinity();
   auto b = random_side<mxfp4>(10, n, k);
   b.scales()[7] = e8m0::from_bits(0xFE);  // 6 * 2^127 is no binary32 number

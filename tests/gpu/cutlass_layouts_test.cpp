@@ -83,7 +83,7 @@ TEST_CASE("scales are where CUTLASS's SfKMajorAtom and its tiles have them", "[g
   // tile_atom_to_shape_SFA of 384 rows and 512 columns in blocks of 16: tiles along K first
   for (unsigned row = 0; row < 384; ++row)
     for (unsigned block = 0; block < 32; ++block)
-      REQUIRE(swizzled_index(row, block, 32) ==
+      REQUIRE(compat::swizzled_index(row, block, 32) ==
               place(row, {{32, 16}, {4, 4}, {3, 4096}}) + place(block, {{4, 1}, {8, 512}}));
 }
 

@@ -84,7 +84,7 @@ void check_grid() {
         REQUIRE(static_cast<std::int8_t>(all[w].s8[k / 4] >> (8 * (k % 4)) & 0xFFu) == grid.integer[code]);
       REQUIRE(half(all[w].f16) == fp16(grid.value[code]).bits());
       REQUIRE(half(all[w].f16_high) == (fp16(grid.value[code]).bits() & 0xFF00u));
-      REQUIRE(half(all[w].bf16) == round_to<bf16>(grid.value[code]).bits());
+      REQUIRE(half(all[w].bf16) == ufp4::detail::round_to<bf16>(grid.value[code]).bits());
     }
 }
 
@@ -239,6 +239,6 @@ TEST_CASE("products of bf16 pairs are rounded once, to even, and keep subnormals
     REQUIRE(gpu::launch(&multiply_pairs, {1}, {1}, 0, gpu::stream{}, job) == gpu::success);
     const std::uint32_t pair = support::on_host(out)[1];
     CHECK((pair & 0xFFFFu) == e.product);
-    CHECK(pair >> 16 == round_to<bf16>(-e.y).bits());
+    CHECK(pair >> 16 == ufp4::detail::round_to<bf16>(-e.y).bits());
   }
 }

@@ -26,7 +26,7 @@ void check_dequantize(std::size_t rows, std::size_t cols, const transform_spec& 
   for (std::uint8_t& c : q.codes()) c = static_cast<std::uint8_t>(source.below(256));
   for (auto& s : q.scales()) {
     const std::uint32_t bits = source.below(8) == 0
-                                   ? ufp4::detail::nan_scale(scale_traits<typename F::scale_type>::kind)
+                                   ? ufp4::detail::nan_scale(ufp4::detail::scale_traits<typename F::scale_type>::kind)
                                : sizeof(s) == 4 ? source.below(0x7F800000u)
                                                 : source.below(sizeof(s) == 2 ? 0x7F80u : 0xFFu);
     s = ufp4::detail::scale_as<typename F::scale_type>(bits);

@@ -103,7 +103,7 @@ TEMPLATE_LIST_TEST_CASE("products of extended formats have the host's bits of ex
     const gpu::buffer<float> c{std::span<const float>(want)};
     const matrix_view<float> out{c.data(), m, n};
     const gemm_options options{.alpha = -1.25f, .beta = 0.5f, .accumulate = accumulate::exact_blocks};
-    if (ufp4::detail::needs_portable(spec_of<TestType>))
+    if (ufp4::detail::has_extended_blocks(spec_of<TestType>))
       CHECK(std::string(gpu::explain({}, there_a, there_w, out, options).kernel) == "gemm_simt");
     const gpu::buffer<std::byte> workspace(gpu::workspace_bytes({}, there_a, there_w, out, options));
     REQUIRE(text_of(gpu::quantized_gemm({{}, workspace.span()}, there_a, there_w, out, options)) == "");

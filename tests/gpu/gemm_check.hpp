@@ -73,12 +73,12 @@ std::string difference(const std::vector<T>& got, const std::vector<T>& want) {
   return got.size() == want.size() ? "" : "sizes differ";
 }
 
-/// The device's copy of a host's operand. Plain operands are on the device already.
+/// The device's copy of a host's operand. Unquantized operands are on the device already.
 template <class T>
 const T& on_device(const T& x) {
   return x;
 }
-template <ufp4::any_block_format F>
+template <ufp4::detail::any_block_format F>
 gpu::quantized_matrix<F> on_device(const ufp4::quantized_matrix<F>& q) {
   return gpu::quantized_matrix<F>(q.view());
 }

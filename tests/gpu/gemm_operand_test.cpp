@@ -39,7 +39,7 @@ void check_request(const char* name, std::size_t k, bool all_magnitudes, const P
   quantized_gemm(operand<F>(hx, policies...), operand<F>(hw, policies...), want_view, exactly);
   CHECK(multiply(operand<F>(dx, policies...), operand<F>(dw, policies...)) == "");
   const auto q = quantize<F>(hw, policies...);
-  const gpu::quantized_matrix<format_of<F>> dq{q.view()};
+  const gpu::quantized_matrix<ufp4::detail::format_of<F>> dq{q.view()};
   CHECK(multiply(operand<F>(dx, policies...), dq) == "");
 }
 

@@ -38,7 +38,7 @@ void for_each_kernel(const A& a, const B& b, const gemm_options& options, const 
     if (architecture != 0 && device.architecture != 80) continue;
     const support::simulated_device now(architecture == 0 ? device.architecture : architecture);
     for (const gpu::gemm_kernel* kernel : gpu::gemm_kernels<>()) {
-      const std::string mode = name(options.accumulate);
+      const std::string mode = ufp4::detail::name(options.accumulate);
       CAPTURE(kernel->name, mode, architecture);
       const gpu::buffer<float> c(rows_a * rows_b);
       const std::vector<float> got = run(*kernel, a, b, c, options);
@@ -140,7 +140,7 @@ void check_plain_with_tiny(float large, float tiny) {
   const auto b = quantize<F>(matrix_view<const float>{w.data(), rows_b, 16});
   const gpu::buffer<float> dx{std::span<const float>(x)};
   const gpu::quantized_matrix<F> db{b.view()};
-  const auto plain = model::plain_side(x, rows_a, 16, F::block_size, {});
+  const auto plain = model::unquantized_side(x, rows_a, 16, F::block_size, {});
   for_each_kernel(matrix_view<const float>{dx.data(), rows_a, 16}, db.view(), {}, [&](const std::vector<float>& got) {
     check_elements(plain, model::side_of(b), accumulate::fast, got);
   });

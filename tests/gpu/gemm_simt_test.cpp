@@ -1,4 +1,4 @@
-// ufp4 - gemm_simt: the host's bits for every pair of formats, plain operands and every mode, on any architecture.
+// ufp4 - gemm_simt: the host's bits for every pair of formats, unquantized operands, every mode, on any architecture.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
 #include "gpu/gemm_check.hpp"
@@ -37,7 +37,7 @@ struct tiny {
 };
 static_assert(element_format<tiny>);
 
-/// A plain matrix against a quantized one, on either side, by the chain of section 6.
+/// An unquantized matrix against a quantized one, on either side, by the chain of section 6.
 template <class T, class F>
 void check_plain(const char* name, const transform_spec& t, std::size_t cols) {
   INFO(support::seed_note());
@@ -108,8 +108,8 @@ TEST_CASE("two plain operands are rounded to bf16 for the bf16 recipe", "[gpu]")
   const auto side = [&](const gpu::buffer<float>& from, std::size_t rows) {
     gpu::gemm_side s;
     s.is_quantized = false;
-    s.rounds_plain_to_bf16 = true;
-    s.plain = ufp4::detail::source_of(matrix_view<const float>{from.data(), rows, k});
+    s.rounds_unquantized_to_bf16 = true;
+    s.unquantized = ufp4::detail::source_of(matrix_view<const float>{from.data(), rows, k});
     s.rows = rows;
     s.cols = k;
     s.padded_cols = 48;

@@ -74,7 +74,7 @@ void explain(const char* format, accumulate mode) {
           reinterpret_cast<float*>(std::uintptr_t{256}), rows, k);
     };
     const matrix_view<float> c(reinterpret_cast<float*>(std::uintptr_t{256}), m, n);
-    std::printf("%-9s %-12s M = %4zu  %s\n", format, name(mode), m,
+    std::printf("%-9s %-12s M = %4zu  %s\n", format, ufp4::detail::name(mode), m,
                 gpu::explain(none, view(m), view(n), c, {.accumulate = mode}).text().c_str());
   }
 }

@@ -104,7 +104,7 @@ std::vector<float> product_by(lib::gemm_call call, const gpu::device_facts& devi
   call.job.out.data = c.data();
   const gpu::gemm_kernel* kernel = lib::choose_kernel<Product>(call.job, device);
   REQUIRE(kernel != nullptr);
-  CAPTURE(kernel->name, device.architecture, name(call.job.mode));
+  CAPTURE(kernel->name, device.architecture, ufp4::detail::name(call.job.mode));
   REQUIRE(kernel->name == std::string(lib::choose_kernel(call.job, device)->name));
   const gpu::buffer<std::byte> workspace(lib::kernel_bytes(kernel, call.job, device));
   REQUIRE(kernel->run(call.job, device, workspace.span(), {}) == gpu::success);
@@ -179,7 +179,7 @@ TEST_CASE("what the types of a product exclude is not compiled: its row of the t
   job.block = 32;
   job.left.rows = job.right.rows = 1;
   CHECK(gpu::kernels::gemv_dots_sm80<product>.run(job, simt::device(), {}, {}) == gpu::not_supported);
-  CHECK(gpu::kernels::gemv_plain_sm80<product>.run(job, simt::device(), {}, {}) == gpu::not_supported);
+  CHECK(gpu::kernels::gemv_mixed_sm80<product>.run(job, simt::device(), {}, {}) == gpu::not_supported);
   CHECK(gpu::kernels::gemm_mxfp4_sm120<product>.run(job, simt::device(), {}, {}) == gpu::not_supported);
   CHECK(gpu::kernels::gemm_blocks_sm80<product>.run(job, simt::device(), {}, {}) == gpu::not_supported);
   CHECK(gpu::kernels::gemm_iu4_gfx12<product>.run(job, simt::device(), {}, {}) == gpu::not_supported);

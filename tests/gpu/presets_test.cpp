@@ -37,7 +37,7 @@ void check_quantize() {
   for (const transform_spec& t : {transform_spec{}, random_hadamard<16>{3}.spec(), hadamard<128>{}.spec()})
     for (const rounding_spec& r : {rounding_spec{nearest_even{}}, rounding_spec{stochastic{.seed = 5}}}) {
       CAPTURE(t.n, static_cast<int>(r.what));
-      if constexpr (format_of<F>::two_level)
+      if constexpr (ufp4::detail::format_of<F>::two_level)
         support::check_quantize<F>(x, by_columns, t, r, last, tensor_amax{300});
       else
         support::check_quantize<F>(x, by_columns, t, r, last);
@@ -50,7 +50,7 @@ void check_both() {
   const std::vector<float> x = values(2);
   const matrix_view<const float> view{x.data(), rows, cols};
   const support::device_copy<float> in(x, view);
-  const support::device_output<format_of<F>> down(rows, cols, {}), across(cols, rows, {});
+  const support::device_output<ufp4::detail::format_of<F>> down(rows, cols, {}), across(cols, rows, {});
   const gpu::buffer<std::byte> workspace(gpu::workspace_bytes_both<F>({}, in.view()));
   REQUIRE(text_of(gpu::quantize_both<F>({{}, workspace.span()}, in.view(), down.view(), across.view())) == "");
   REQUIRE(down.matches(quantize<F>(view)));
@@ -98,7 +98,7 @@ void check_products() {
   }
 }
 
-/// A plain matrix on the left: the host's bits.
+/// An unquantized matrix on the left: the host's bits.
 template <class F>
 void check_plain() {
   std::mt19937_64 gen{support::seed(7)};
@@ -135,13 +135,13 @@ TEST_CASE("UFP4_SIMT_TARGET selects the simulated device and its kernels", "[gpu
 TEST_CASE("the lists of presets and recipes hold all that the headers declare", "[gpu]") {
   std::vector<std::string> formats,
       compat(std::begin(support::compat_preset_names), std::end(support::compat_preset_names)), recipes;
-  for_each_preset([&](auto preset) { formats.push_back(preset.name); });
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, [&](auto preset) { formats.push_back(preset.name); });
   for (const support::named_recipe& r : support::training_recipes) recipes.push_back(r.name);
   for (const support::named_recipe& r : support::recipes_of_cpus) recipes.push_back(r.name);
   std::vector<std::string> declared = support::declared("block/presets.hpp", "using ", " = block_format<");
   std::erase_if(declared, [](const std::string& name) {
     const format_spec format = preset(name);
-    return format.is_wide() || ufp4::detail::needs_portable(format) || format.outer.type != scale_kind::f32;
+    return format.has_bytes() || ufp4::detail::has_extended_blocks(format) || format.outer.type != scale_kind::f32;
   });
   CHECK(sorted(formats) == declared);
   CHECK(sorted(compat) == support::declared("block/compat.hpp", "struct ", " : preset_type<"));

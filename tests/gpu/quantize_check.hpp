@@ -46,7 +46,7 @@ class guarded_buffer {
 };
 
 /// Codes, scales and tensor scale on the device, uninitialised, guarded.
-template <ufp4::any_block_format F>
+template <ufp4::detail::any_block_format F>
 struct device_output {
   using scale_type = typename gpu::quantized_view<F>::scale_type;
 
@@ -60,7 +60,7 @@ struct device_output {
     return {codes.span(), scales.span(), tensor_scale.data(), shape.rows(), shape.cols(), shape.transform()};
   }
   /// The host's bytes, and intact guards?
-  template <ufp4::quantized Q>
+  template <ufp4::detail::quantized Q>
   bool matches(const Q& want) const {
     const float scale = want.tensor_scale();
     return codes.guards_intact() && scales.guards_intact() && tensor_scale.guards_intact() &&
@@ -99,7 +99,7 @@ void check_quantize(const std::vector<T>& memory, const ufp4::matrix_view<const 
   quantize_report counted;
   const auto want = quantize<F>(x, policies..., count_into{counted}, cpu::context{.threads = 1});
   const device_copy<T> in(memory, x);
-  const device_output<format_of<F>> out(x.rows(), x.cols(), want.transform());
+  const device_output<ufp4::detail::format_of<F>> out(x.rows(), x.cols(), want.transform());
   const gpu::buffer<std::byte> workspace(512);
   const gpu::buffer<quantize_report> report(std::span<const quantize_report>(std::vector<quantize_report>(1)));
   REQUIRE(text_of(gpu::quantize<F>(context_with(workspace), in.view(), out.view(), policies...,

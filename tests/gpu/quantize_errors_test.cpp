@@ -64,7 +64,7 @@ TEST_CASE("policies that the format or shape does not accept are rejected", "[gp
   check_rejected("undo_transform is for fake_quantize; codes stay in the transformed domain", undo_transform{});
   check_rejected("shard exceeds its whole: first_col 16 + 40 columns > total_cols 55",
                  shard{.first_row = 0, .first_col = 16, .total_cols = 55}, tensor_amax{1});
-  std::array<int, 16> signs = transformer_engine_signs;
+  std::array<int, 16> signs = compat::transformer_engine_signs;
   signs[5] = 0;
   check_rejected("signed_hadamard was given a sign that is neither +1 nor -1", signed_hadamard<16>(signs));
 }

@@ -62,8 +62,8 @@ std::string check_both(const std::vector<T>& memory, const matrix_view<const T>&
       },
       for_cols);
   const support::device_copy<T> in(memory, x);
-  const support::device_output<format_of<Rows>> rows(x.rows(), x.cols(), down.transform());
-  const support::device_output<format_of<Cols>> cols(x.cols(), x.rows(), across.transform());
+  const support::device_output<ufp4::detail::format_of<Rows>> rows(x.rows(), x.cols(), down.transform());
+  const support::device_output<ufp4::detail::format_of<Cols>> cols(x.cols(), x.rows(), across.transform());
   const gpu::buffer<std::byte> workspace(512);
   const gpu::buffer<quantize_report> reports(std::span<const quantize_report>(std::vector<quantize_report>(2)));
   const auto with = [&](int which, const auto& tuple) {

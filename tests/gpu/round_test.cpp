@@ -111,8 +111,8 @@ void check_rounding() {
       const bool complements = thread::plan_of(grid).twos_complement && std::signbit(in[i].t);
       return complements ? 8u | ((16u - code) & 7u) : code;
     };
-    const std::uint32_t nearest = sign_magnitude(round_to_grid(grid, nearest_even{}, in[i].t, 0));
-    const std::uint32_t drawn = sign_magnitude(round_to_grid(grid, with_bits{in[i].bits}, in[i].t, 0));
+    const std::uint32_t nearest = sign_magnitude(ufp4::detail::round_to_grid(grid, nearest_even{}, in[i].t, 0));
+    const std::uint32_t drawn = sign_magnitude(ufp4::detail::round_to_grid(grid, with_bits{in[i].bits}, in[i].t, 0));
     if (got[i].nearest == nearest && got[i].drawn == drawn && got[i].bounded == drawn && got[i].by_binade == drawn)
       continue;
     if (++wrong == 1) {
@@ -149,7 +149,7 @@ std::vector<float> all_magnitudes() {
 }
 
 template <class F>
-void check_scales(const scale_rule_spec& rule = {}, float tensor_amax = 0) {
+void check_scales(const ufp4::detail::scale_rule_spec& rule = {}, float tensor_amax = 0) {
   constexpr format_spec format = spec_of<F>;
   const tensor_constants tensor = F::two_level ? tensor_constants_for<F>(tensor_amax, rule) : tensor_constants{};
   const std::vector<float> amax = all_magnitudes();
@@ -163,7 +163,8 @@ void check_scales(const scale_rule_spec& rule = {}, float tensor_amax = 0) {
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < amax.size(); ++i) {
     const float values[16] = {amax[i]};
-    const block_scale want = choose_scale(format, rule, tensor, block_values{values, 1, 16, 16}, amax[i]);
+    const ufp4::detail::block_scale want =
+        ufp4::detail::choose_scale(format, rule, tensor, block_values{values, 1, 16, 16}, amax[i]);
     if (got[2 * i] == want.bits && got[2 * i + 1] == thread::to_bits(want.factor)) continue;
     if (++wrong == 1) {
       CAPTURE(amax[i], got[2 * i], want.bits, got[2 * i + 1], want.factor);
@@ -192,7 +193,7 @@ TEST_CASE("the scale and factor of every magnitude are the host's under every sc
   check_scales<block_format<fp4<E1M2>, bf16, 16>>();
   check_scales<block_format<ufp4::int4, bf16, 16>>(scale_up{}.spec());
   check_scales<e1m2_f32>();
-  for (const scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()}) {
+  for (const ufp4::detail::scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()}) {
     check_scales<mxfp4>(rule);
     check_scales<mx_e1m2>(rule);
     check_scales<mxint4>(rule);

@@ -67,11 +67,11 @@ TEST_CASE("the signs of a seed never change", "[hadamard]") {
 
 TEST_CASE("Transformer Engine's sixteen signs", "[hadamard]") {
   const char* published = "+++-+------+-+--";  // numerics 4
-  constexpr transform_spec spec = signed_hadamard<16>{ufp4::transformer_engine_signs}.spec();
+  constexpr transform_spec spec = signed_hadamard<16>{ufp4::compat::transformer_engine_signs}.spec();
   CHECK(spec.signs_valid);
   for (unsigned j = 0; j < 16; ++j) {
     CHECK(spec.negative(j) == (published[j] == '-'));
-    CHECK(ufp4::transformer_engine_signs[j] == (published[j] == '-' ? -1 : 1));
+    CHECK(ufp4::compat::transformer_engine_signs[j] == (published[j] == '-' ? -1 : 1));
   }
 }
 
@@ -100,7 +100,7 @@ TEMPLATE_TEST_CASE("signed_hadamard<n> takes the signs given, of any number type
 TEST_CASE("a sign that is neither +1 nor -1 is remembered as a mistake", "[hadamard]") {
   for (const int bad : {0, 2, -2, 255}) {
     for (const std::size_t place : {std::size_t{0}, std::size_t{15}}) {
-      std::array<int, 16> signs = ufp4::transformer_engine_signs;
+      std::array<int, 16> signs = ufp4::compat::transformer_engine_signs;
       signs[place] = bad;
       CHECK_FALSE(signed_hadamard<16>{signs}.spec().signs_valid);
     }
@@ -132,7 +132,7 @@ TEST_CASE("to_bf16 asks for the rounding and changes nothing else", "[hadamard]"
   CHECK(hadamard<32>{}.to_bf16().spec().rounds_to_bf16);
   CHECK(random_hadamard<32>{9}.to_bf16().spec().rounds_to_bf16);
   CHECK(same_map(random_hadamard<32>{9}.to_bf16().spec(), random_hadamard<32>{9}.spec()));
-  const signed_hadamard<16> te{ufp4::transformer_engine_signs};
+  const signed_hadamard<16> te{ufp4::compat::transformer_engine_signs};
   CHECK(te.to_bf16().spec().rounds_to_bf16);
   CHECK_FALSE(te.spec().rounds_to_bf16);
   CHECK(same_map(te.to_bf16().spec(), te.spec()));

@@ -146,15 +146,15 @@ constexpr bool transforms_in_a_constant_expression() {
   return x[0] == 8.0f && x[1] == 0.0f && x[15] == 0.0f;
 }
 static_assert(transforms_in_a_constant_expression());
-static_assert(ufp4::hadamard_factor(16) == 0.25f && ufp4::hadamard_factor(64) == 0.125f &&
-              ufp4::hadamard_factor(256) == 0.0625f);
+static_assert(ufp4::detail::hadamard_factor(16) == 0.25f && ufp4::detail::hadamard_factor(64) == 0.125f &&
+              ufp4::detail::hadamard_factor(256) == 0.0625f);
 
 }  // namespace
 
 TEMPLATE_TEST_CASE("the factor is the binary32 number nearest to 1/sqrt(n)", "[hadamard]", SIZES) {
   constexpr auto n = static_cast<std::uint32_t>(TestType::value);
-  CHECK(scalar::bits_of(ufp4::hadamard_factor(n)) == scalar::bits_of(factor(n)));
-  CHECK(ufp4::hadamard_factor(n) == static_cast<float>(1 / std::sqrt(static_cast<long double>(n))));
+  CHECK(scalar::bits_of(ufp4::detail::hadamard_factor(n)) == scalar::bits_of(factor(n)));
+  CHECK(ufp4::detail::hadamard_factor(n) == static_cast<float>(1 / std::sqrt(static_cast<long double>(n))));
 }
 
 TEMPLATE_TEST_CASE("integers transform to c_n times the exact integer product with H_n", "[hadamard]", SIZES) {

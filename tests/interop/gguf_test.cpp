@@ -109,13 +109,13 @@ TEMPLATE_TEST_CASE("blocks come back unchanged, whatever the shape", "[gguf]", m
       const auto values = weights(rows * cols);
       const auto q = quantize<TestType>(matrix_view<const float>(values.data(), rows, cols));
       interop::gguf_reader file(saved(q));
-      REQUIRE(interop::read_quantized<format_of<TestType>>(file, "blk.0.ffn_up.weight") == q);
+      REQUIRE(interop::read_quantized<ufp4::detail::format_of<TestType>>(file, "blk.0.ffn_up.weight") == q);
       REQUIRE(file.at("blk.0.ffn_up.weight").offset % 32 == 0);
       REQUIRE(file.strings().at("general.architecture") == "llama");
-      const bool two_level = format_of<TestType>::two_level;
+      const bool two_level = ufp4::detail::format_of<TestType>::two_level;
       REQUIRE((file.find("blk.0.ffn_up.scale") != nullptr) == two_level);
-      const auto weight = interop::find_weight<format_of<TestType>>(file, "blk.0.ffn_up.weight");
-      quantized_matrix<format_of<TestType>> last(1, cols);
+      const auto weight = interop::find_weight<ufp4::detail::format_of<TestType>>(file, "blk.0.ffn_up.weight");
+      quantized_matrix<ufp4::detail::format_of<TestType>> last(1, cols);
       interop::read_weight_rows(file, weight, rows - 1, last);
       REQUIRE(last == row_range(q, rows - 1, 1));
     }
@@ -162,7 +162,7 @@ TEST_CASE("without a format a weight is read as mxfp4, nvfp4 or, without a tenso
   }
   const any_quantized other = quantize(spec_of<e1m2_f32>, matrix_view<const float>(values.data(), 2, 64));
   CHECK(reports(support::rejection([&] { saved(other, "w"); }), "format not available in GGUF: w is neither"));
-  for_each_extended_preset([&](auto row) {
+  ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, [&](auto row) {
     const auto extended = quantize<typename decltype(row)::format>(matrix<float>(2, 64));
     CHECK(reports(support::rejection([&] { saved(extended, "w"); }),
                   std::string("w is neither mxfp4 nor nvfp4, but ") + row.name));

@@ -93,7 +93,8 @@ TEST_CASE("each element of ggml's 4-bit blocks has ggml's value, rounded once", 
     interop::gguf_reader file(path);
     std::vector<bf16> rounded(512);
     interop::read_ggml_values(file, file.at("w"), 1, matrix_view<bf16>(rounded.data(), 1, 512));
-    for (std::size_t k = 0; k < 512; ++k) REQUIRE(rounded[k].bits() == round_to<bf16>(values[512 + k]).bits());
+    for (std::size_t k = 0; k < 512; ++k)
+      REQUIRE(rounded[k].bits() == ufp4::detail::round_to<bf16>(values[512 + k]).bits());
   }
 }
 

@@ -105,7 +105,7 @@ void check(const layer& l, const interop::int4_groups& w) {
       REQUIRE(w.codes[n * w.cols + k] == l.codes[k * l.outputs + n]);
       REQUIRE(w.zero_points[n * w.groups + w.group[k]] == l.zero_points[l.group[k] * l.outputs + n]);
       REQUIRE(values[n * w.cols + k] == l.value(n, k));
-      REQUIRE(rounded[n * w.cols + k].bits() == round_to<bf16>(l.value(n, k)).bits());
+      REQUIRE(rounded[n * w.cols + k].bits() == ufp4::detail::round_to<bf16>(l.value(n, k)).bits());
     }
 }
 

@@ -155,16 +155,16 @@ TEST_CASE("GPT-OSS's experts have rows of outputs, and values of inputs by outpu
   CHECK(weight.format == spec_of<mxfp4>);
   CHECK(weight.shape == shape{2, 96, 5});
   CHECK(weight.axis == 1);
-  CHECK((weight.rows == 10 && weight.cols == 96 && weight.slices() == 2 && weight.slice_rows() == 5));
+  CHECK((weight.rows == 10 && weight.cols == 96 && weight.parts() == 2 && weight.part_rows() == 5));
   CHECK(interop::with_axis_last(weight.shape, weight.axis) == shape{2, 5, 96});
-  const std::vector<float> second = values_of(interop::read_slice(file, weight, 1));
+  const std::vector<float> second = values_of(interop::read_part(file, weight, 1));
   for (std::size_t i = 0; i < second.size(); ++i) REQUIRE(second[i] == experts.mxfp4_value(5 + i / 96, i % 96, 96));
   CHECK(values_of(interop::read_quantized(file, "mlp.up")).size() == 960);
-  CHECK(support::rejection([&] { (void)interop::read_slice(file, weight, 2); }) ==
-        "read_slice: range out of bounds: tensor mlp.up_blocks has 2 slices, not slice 2");
+  CHECK(support::rejection([&] { (void)interop::read_part(file, weight, 2); }) ==
+        "read_part: range out of bounds: tensor mlp.up_blocks has 2 parts, not part 2");
 }
 
-TEST_CASE("experts of three dimensions have a tensor scale for each slice, or one", "[safetensors]") {
+TEST_CASE("experts of three dimensions have a tensor scale for each part, or one", "[safetensors]") {
   for (const bool divisors : {false, true}) {
     parts experts;
     experts.add_codes(divisors ? "w_packed" : "w", number_type::u8, {3, 4, 16});
@@ -174,9 +174,9 @@ TEST_CASE("experts of three dimensions have a tensor scale for each slice, or on
     const interop::stored_weight weight = interop::find_weight(file, "w");
     CHECK((weight.shape == shape{3, 4, 32} && weight.axis == 2 && weight.rows == 12 && weight.cols == 32));
     const std::vector<float> factors = divisors ? std::vector<float>{0.5f, 2, 0.125f} : std::vector<float>{2, 0.5f, 8};
-    CHECK(weight.slice_scales == factors);
+    CHECK(weight.part_scales == factors);
     for (std::size_t e = 0; e < 3; ++e) {
-      const any_quantized q = interop::read_slice(file, weight, e);
+      const any_quantized q = interop::read_part(file, weight, e);
       CHECK(q.tensor_scale() == factors[e]);
       const std::vector<float> values = values_of(q);
       for (std::size_t i = 0; i < values.size(); ++i)
@@ -185,15 +185,15 @@ TEST_CASE("experts of three dimensions have a tensor scale for each slice, or on
     any_quantized two(spec_of<nvfp4>, 2, 32, {});
     CHECK(support::rejection([&] { read_weight_rows(file, weight, 3, two); }) ==
           "read_weight_rows: several tensor scales: tensor " + std::string(divisors ? "w_packed" : "w") +
-              " has one for each slice of 4 rows, got rows 3 to 5");
-    CHECK(reports(rejected_as<nvfp4>(file.path()), "has a tensor scale for each of its 3 slices"));
+              " has one for each part of 4 rows, got rows 3 to 5");
+    CHECK(reports(rejected_as<nvfp4>(file.path()), "has a tensor scale for each of its 3 parts"));
   }
   parts shared;
   shared.add_codes("w", number_type::u8, {3, 4, 16});
   shared.add_scales("w_scale", number_type::f8_e4m3, {3, 4, 2});
   shared.add_factors("w_scale_2", {2, 2, 2}, {3});
   interop::safetensors_reader file(shared.written());
-  CHECK(interop::find_weight(file, "w").slice_scales.empty());  // equal: the weight is one matrix
+  CHECK(interop::find_weight(file, "w").part_scales.empty());  // equal: the weight is one matrix
   CHECK(interop::read_quantized<nvfp4>(file, "w").tensor_scale() == 2);
 }
 
@@ -207,7 +207,7 @@ TEST_CASE("the ufp4 layout records the dimension along which blocks run", "[safe
   interop::safetensors_reader file(conv.written());
   const interop::stored_weight weight = interop::find_weight(file, "w");
   CHECK(weight.shape == shape{6, 11, 3, 2});
-  CHECK((weight.axis == 1 && weight.rows == 36 && weight.cols == 11 && weight.slices() == 6));
+  CHECK((weight.axis == 1 && weight.rows == 36 && weight.cols == 11 && weight.parts() == 6));
   const std::vector<float> values = values_of(interop::read_quantized<nvfp4>(file, "w"));
   for (std::size_t i = 0; i < values.size(); ++i) REQUIRE(values[i] == conv.nvfp4_value(i / 11, i % 11, 16, 0.25f));
 
@@ -251,7 +251,7 @@ TEST_CASE("tensors of F4 codes, pairs and stacks that do not fit each other are 
   two.add_scales("w_scale", number_type::f8_e4m3, {3, 4, 2});
   two.add_factors("w_scale_2", {1, 2}, {2});
   CHECK(reports(rejected_as<nvfp4>(two.written()),
-                "w_scale_2 is 2 F32; a tensor scale is one F32, or 3, one for each slice"));
+                "w_scale_2 is 2 F32; a tensor scale is one F32, or 3, one for each part"));
 
   const auto header = [](const std::string& extents) {
     return support::safetensors(R"({"w":{"dtype":"F4","shape":)" + extents + R"(,"data_offsets":[0,3]}})", "abc");
@@ -278,7 +278,7 @@ TEST_CASE("random damage to a file of stacked weights is accepted or rejected wi
     REQUIRE_NOTHROW(file_rejection([&] {
       interop::safetensors_reader file(path);
       const interop::stored_weight weight = interop::find_weight(file, "w");
-      for (std::size_t i = 0; i < weight.slices() && i < 4; ++i) (void)interop::read_slice(file, weight, i);
+      for (std::size_t i = 0; i < weight.parts() && i < 4; ++i) (void)interop::read_part(file, weight, i);
     }));
   }
 }

@@ -17,8 +17,10 @@
 
 using namespace ufp4;
 
-static_assert(matrix_scalar<float> && matrix_scalar<const float> && matrix_scalar<bf16> && matrix_scalar<fp16>);
-static_assert(matrix_scalar<their_bf16> && !matrix_scalar<double> && !matrix_scalar<std::uint16_t>);
+static_assert(ufp4::detail::matrix_scalar<float> && ufp4::detail::matrix_scalar<const float> &&
+              ufp4::detail::matrix_scalar<bf16> && ufp4::detail::matrix_scalar<fp16>);
+static_assert(ufp4::detail::matrix_scalar<their_bf16> && !ufp4::detail::matrix_scalar<double> &&
+              !ufp4::detail::matrix_scalar<std::uint16_t>);
 static_assert(std::is_convertible_v<matrix_view<float>, matrix_view<const float>>);
 static_assert(!std::is_convertible_v<matrix_view<const float>, matrix_view<float>>);
 

@@ -96,7 +96,7 @@ TEST_CASE("bf16 converts all floats as numerics 2 says", "[nightly]") {
   CHECK(sweep<ufp4::bf16>(scalar::bf16()) == "agrees");
 }
 TEST_CASE("round_to<bf16> converts all floats as IEEE says", "[nightly]") {
-  CHECK(sweep(scalar::bf16_ieee(), [](float x) { return ufp4::round_to<ufp4::bf16>(x).bits(); }) == "agrees");
+  CHECK(sweep(scalar::bf16_ieee(), [](float x) { return ufp4::detail::round_to<ufp4::bf16>(x).bits(); }) == "agrees");
 }
 TEST_CASE("fp16 converts all floats as IEEE says", "[nightly]") {
   CHECK(sweep<ufp4::fp16>(scalar::fp16()) == "agrees");
@@ -111,6 +111,6 @@ TEMPLATE_TEST_CASE("on a grid nearest_even rounds all numbers as the type does",
                                                                               : scalar::nf4();
   CHECK(sweep(want, [&](float x) -> std::uint32_t {
           if (scalar::is_nan(scalar::bits_of(x))) return want.nan_code;  // round_to_grid is never asked
-          return ufp4::round_to_grid(grid, ufp4::nearest_even{}, x, 0);
+          return ufp4::detail::round_to_grid(grid, ufp4::nearest_even{}, x, 0);
         }) == "agrees");
 }

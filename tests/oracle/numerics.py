@@ -132,7 +132,7 @@ INT8 = Element("int8", tuple(range(128)), 6, 6, twos_complement=True, bits=8)
 INT8Q6 = Element("int8q6", tuple(n / 64 for n in range(128)), 6, 0, twos_complement=True, bits=8)
 
 
-def wide_float(name, exponent_bits, mantissa_bits, bias, mantissa, exponent, beyond=()):
+def byte_float(name, exponent_bits, mantissa_bits, bias, mantissa, exponent, beyond=()):
   """An element of one byte that is a float; mantissa and exponent are those of qmax."""
   codes = np.arange(2**(exponent_bits + mantissa_bits) - len(beyond))
   e, m = codes >> mantissa_bits, codes & (2**mantissa_bits - 1)
@@ -142,10 +142,10 @@ def wide_float(name, exponent_bits, mantissa_bits, bias, mantissa, exponent, bey
                  beyond=beyond, exact_products=False)
 
 
-FP8_E4M3 = wide_float("fp8_e4m3", 4, 3, 7, 2, 8, (np.nan,))
-FP8_E5M2 = wide_float("fp8_e5m2", 5, 2, 15, 2, 15, (np.inf, np.nan, np.nan, np.nan))
-FP6_E3M2 = wide_float("fp6_e3m2", 3, 2, 3, 2, 4)
-FP6_E2M3 = wide_float("fp6_e2m3", 2, 3, 1, 3, 2)
+FP8_E4M3 = byte_float("fp8_e4m3", 4, 3, 7, 2, 8, (np.nan,))
+FP8_E5M2 = byte_float("fp8_e5m2", 5, 2, 15, 2, 15, (np.inf, np.nan, np.nan, np.nan))
+FP6_E3M2 = byte_float("fp6_e3m2", 3, 2, 3, 2, 4)
+FP6_E2M3 = byte_float("fp6_e2m3", 2, 3, 1, 3, 2)
 ELEMENTS = (E2M1, E1M2, E3M0, INT4, INT8, INT8Q6, FP8_E4M3, FP8_E5M2, FP6_E3M2, FP6_E2M3)
 
 

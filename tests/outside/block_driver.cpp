@@ -37,7 +37,7 @@ std::vector<std::uint32_t> quantized(const ufp4::format_spec& format, const std:
     out.push_back(scale);
   }
   for (const std::uint8_t byte : q.codes())
-    if (format.is_wide())
+    if (format.has_bytes())
       out.push_back(byte);
     else
       out.push_back(byte & 15u), out.push_back(byte >> 4);

@@ -54,7 +54,7 @@ matrix example(std::size_t rows, std::size_t cols) {
 template <class T>
 std::vector<T> rounded(const matrix& m) {
   std::vector<T> values;
-  for (const float v : m.values) values.push_back(round_to<T>(v));
+  for (const float v : m.values) values.push_back(ufp4::detail::round_to<T>(v));
   return values;
 }
 
@@ -69,7 +69,7 @@ class folder {
                static_cast<std::streamsize>(values.size() * sizeof(float)));
     if (!file) throw std::runtime_error(name + ".f32 could not be written");
   }
-  template <quantized Q>
+  template <ufp4::detail::quantized Q>
   void expect(const std::string& name, const Q& q) const {
     matrix m(q.rows(), q.cols());
     dequantize(q, m.view());
@@ -212,8 +212,8 @@ std::vector<float> slices(const std::string& path, const std::string& name) {
   Reader file(path);
   const interop::stored_weight weight = interop::find_weight(file, name);
   matrix m(weight.rows, weight.cols);
-  for (std::size_t i = 0; i < weight.slices(); ++i)
-    dequantize(interop::read_slice(file, weight, i), row_range(m.view(), i * weight.slice_rows(), weight.slice_rows()));
+  for (std::size_t i = 0; i < weight.parts(); ++i)
+    dequantize(interop::read_part(file, weight, i), row_range(m.view(), i * weight.part_rows(), weight.part_rows()));
   return m.values;
 }
 

@@ -70,18 +70,19 @@ void answer(const request& r, std::vector<std::uint32_t>& numbers) {
         [](std::uint32_t x) { return ufp4::detail::to_bits(static_cast<float>(T::from_bits(static_cast<code>(x)))); });
   }
   if constexpr (std::is_same_v<T, ufp4::bf16> || std::is_same_v<T, ufp4::fp16>) {
-    if (r.what == "ieee") return each([&](std::uint32_t x) { return ufp4::round_to<T>(as_float(x)).bits(); });
+    if (r.what == "ieee") return each([&](std::uint32_t x) { return ufp4::detail::round_to<T>(as_float(x)).bits(); });
   }
   if constexpr (ufp4::element_format<T>) {
     const ufp4::rounding_spec rounding = policy(r);
     constexpr ufp4::grid4 grid = ufp4::grid_of<T>();
     std::uint64_t index = 0;
-    return each([&](std::uint32_t x) { return ufp4::round_to_grid(grid, rounding, as_float(x), index++); });
+    return each([&](std::uint32_t x) { return ufp4::detail::round_to_grid(grid, rounding, as_float(x), index++); });
   }
-  if constexpr (ufp4::wide_element_format<T>) {
+  if constexpr (ufp4::detail::byte_element_format<T>) {
     const ufp4::rounding_spec rounding = policy(r);
     std::uint64_t index = 0;
-    return each([&](std::uint32_t x) { return ufp4::round_to_minifloat(T::layout(), rounding, as_float(x), index++); });
+    return each(
+        [&](std::uint32_t x) { return ufp4::detail::round_to_minifloat(T::layout(), rounding, as_float(x), index++); });
   }
   throw std::invalid_argument("'" + r.what + "' is no operation on " + r.type);
 }
@@ -90,7 +91,7 @@ void answer(const request& r, std::vector<std::uint32_t>& numbers) {
   if (r.type.starts_with("grid:")) {
     const ufp4::grid4 grid = grid_from(r.type);
     const ufp4::rounding_spec rounding = policy(r);
-    for (std::uint32_t& x : numbers) x = ufp4::round_to_grid(grid, rounding, ufp4::detail::to_float(x), 0);
+    for (std::uint32_t& x : numbers) x = ufp4::detail::round_to_grid(grid, rounding, ufp4::detail::to_float(x), 0);
     return;
   }
   if (r.type == "e2m1") return answer<ufp4::fp4<ufp4::E2M1>>(r, numbers);

@@ -33,12 +33,12 @@ struct policies {
   std::uint32_t layer;
   bool transforms[3] = {false, false, false};  ///< a transform in fprop, dgrad, wgrad
   bool transformer_engine = false;             ///< its signs and bf16 rounding, not random signs
-  scale_rule_spec gradient_rule{};
+  ufp4::detail::scale_rule_spec gradient_rule{};
   accumulate mode = accumulate::fast;
 
   transform_spec transform(std::uint32_t gemm) const {
     if (!transforms[gemm]) return {};
-    if (transformer_engine) return signed_hadamard<16>(transformer_engine_signs).to_bf16().spec();
+    if (transformer_engine) return signed_hadamard<16>(compat::transformer_engine_signs).to_bf16().spec();
     return random_hadamard<16>{derived(seed, 0, layer, gemm)}.spec();
   }
   /// X, W, W^T, X^T: nearest. Stochastic: dY (operand 2), dY^T (operand 4).

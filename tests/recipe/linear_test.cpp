@@ -65,7 +65,8 @@ void check_shapes(recipe::training_recipe r, policies<Format, Weight> p) {
 constexpr bool all[3] = {true, true, true}, wgrad_only[3] = {false, false, true};
 
 template <class Format, class Weight = Format>
-policies<Format, Weight> of(std::uint64_t seed, const bool (&transforms)[3], scale_rule_spec gradient_rule = {}) {
+policies<Format, Weight> of(std::uint64_t seed, const bool (&transforms)[3],
+                            ufp4::detail::scale_rule_spec gradient_rule = {}) {
   return {seed, 1000 + (seed << 33), 7, {transforms[0], transforms[1], transforms[2]}, false, gradient_rule};
 }
 
@@ -213,12 +214,12 @@ TEST_CASE("the bf16 recipe rounds operands to bf16, multiplies exactly, and adds
       recipe::saved_activation saved;
       layer_outputs got(now, l, {.saved = &saved});
       linear_backward_weight(now, l.dy.view(), saved, from_saved.view());
-      expect(got.y, model::plain_side(rounded(l.x, false), t, k, 16), model::plain_side(rounded(l.w, false), n, k, 16),
-             k);
-      expect(got.dx, model::plain_side(rounded(l.dy, false), t, n, 16), model::plain_side(rounded(l.w, true), k, n, 16),
-             n);
-      expect(got.dw, model::plain_side(rounded(l.dy, true), n, t, 16), model::plain_side(rounded(l.x, true), k, t, 16),
-             t);
+      expect(got.y, model::unquantized_side(rounded(l.x, false), t, k, 16),
+             model::unquantized_side(rounded(l.w, false), n, k, 16), k);
+      expect(got.dx, model::unquantized_side(rounded(l.dy, false), t, n, 16),
+             model::unquantized_side(rounded(l.w, true), k, n, 16), n);
+      expect(got.dw, model::unquantized_side(rounded(l.dy, true), n, t, 16),
+             model::unquantized_side(rounded(l.x, true), k, t, 16), t);
       REQUIRE(from_saved.c.same_bytes(got.dw.c.span()));
     }
   }

@@ -134,12 +134,13 @@ struct to_odd {
   constexpr bool round_up(const neighbours& n, float, std::uint64_t) const { return n.lower_rank % 2 == 0; }
 };
 static_assert(ufp4::rounding_policy<to_odd>);
-static_assert(round_to_grid(grid_of<fp4<E2M1>>(), to_odd{}, 2.1f, 0) == 0x5);
-static_assert(round_to_grid(grid_of<fp4<E2M1>>(), to_odd{}, -3.9f, 0) == 0xD);
-static_assert(round_to_grid(grid_of<nf4>(), ufp4::toward_zero{}, -0.6f, 0) == 2);
-static_assert(round_to_grid(grid_of<ufp4::int4>(), ufp4::nearest_away{}, -2.5f, 0) == 13);
-static_assert(round_to_grid(grid_of<fp4<E1M2>>(), ufp4::nearest_even{}, -0.1f, 0) == 0x8);
-static_assert(round_to_grid(grid_of<fp4<E2M1>>(), stochastic{.seed = 0}, 1.25f, 0) == 0x3);  // random number 0xe8d5
+static_assert(ufp4::detail::round_to_grid(grid_of<fp4<E2M1>>(), to_odd{}, 2.1f, 0) == 0x5);
+static_assert(ufp4::detail::round_to_grid(grid_of<fp4<E2M1>>(), to_odd{}, -3.9f, 0) == 0xD);
+static_assert(ufp4::detail::round_to_grid(grid_of<nf4>(), ufp4::toward_zero{}, -0.6f, 0) == 2);
+static_assert(ufp4::detail::round_to_grid(grid_of<ufp4::int4>(), ufp4::nearest_away{}, -2.5f, 0) == 13);
+static_assert(ufp4::detail::round_to_grid(grid_of<fp4<E1M2>>(), ufp4::nearest_even{}, -0.1f, 0) == 0x8);
+static_assert(ufp4::detail::round_to_grid(grid_of<fp4<E2M1>>(), stochastic{.seed = 0}, 1.25f, 0) ==
+              0x3);  // random number 0xe8d5
 
 // One that writes down what it is asked.
 struct question {
@@ -179,12 +180,14 @@ TEMPLATE_TEST_CASE("every policy picks the neighbour of numerics 3", "[round][gr
       const std::uint32_t code = rounded(want, x, [&](double lower, double upper, int rank) {
         return picks_upper(spec, lower, upper, rank, static_cast<double>(t), index);
       });
-      as_data.check(x, round_to_grid(grid, spec, t, index), code);
-      const std::uint32_t typed =
-          spec.what == rounding_spec::kind::nearest_even   ? round_to_grid(grid, ufp4::nearest_even{}, t, index)
-          : spec.what == rounding_spec::kind::nearest_away ? round_to_grid(grid, ufp4::nearest_away{}, t, index)
-          : spec.what == rounding_spec::kind::toward_zero  ? round_to_grid(grid, ufp4::toward_zero{}, t, index)
-                                                           : round_to_grid(grid, random_bits, t, index);
+      as_data.check(x, ufp4::detail::round_to_grid(grid, spec, t, index), code);
+      const std::uint32_t typed = spec.what == rounding_spec::kind::nearest_even
+                                      ? ufp4::detail::round_to_grid(grid, ufp4::nearest_even{}, t, index)
+                                  : spec.what == rounding_spec::kind::nearest_away
+                                      ? ufp4::detail::round_to_grid(grid, ufp4::nearest_away{}, t, index)
+                                  : spec.what == rounding_spec::kind::toward_zero
+                                      ? ufp4::detail::round_to_grid(grid, ufp4::toward_zero{}, t, index)
+                                      : ufp4::detail::round_to_grid(grid, random_bits, t, index);
       as_type.check(x, typed, code);
     });
     INFO(name);
@@ -199,7 +202,7 @@ TEMPLATE_TEST_CASE("nearest_even on the grid is the type's own conversion", "[ro
   scalar::comparison seen;
   inputs(levels_of<TestType>(), [&](std::uint32_t x) {
     const float t = scalar::float_of(x);
-    seen.check(x, round_to_grid(grid, ufp4::nearest_even{}, t, 0), TestType{t}.bits());
+    seen.check(x, ufp4::detail::round_to_grid(grid, ufp4::nearest_even{}, t, 0), TestType{t}.bits());
   });
   CHECK(seen.verdict() == "agrees");
 }
@@ -212,16 +215,16 @@ TEMPLATE_TEST_CASE("representable values never move and values beyond the ends s
   for (std::uint64_t index = 0; index < 4096; ++index) {  // random bits of every size
     for (std::size_t i = 0; i < want.rungs.value.size(); ++i) {
       const auto t = static_cast<float>(want.rungs.value[i]);
-      seen.check(scalar::bits_of(t), round_to_grid(grid, random_bits, t, index), want.rungs.code[i]);
+      seen.check(scalar::bits_of(t), ufp4::detail::round_to_grid(grid, random_bits, t, index), want.rungs.code[i]);
     }
-    seen.check(0x80000000u, round_to_grid(grid, random_bits, -0.0f, index), want.minus_zero);
+    seen.check(0x80000000u, ufp4::detail::round_to_grid(grid, random_bits, -0.0f, index), want.minus_zero);
     const auto top = static_cast<float>(want.rungs.value.back()), bottom = static_cast<float>(want.rungs.value.front());
     for (const float t : {std::nextafter(top, 1e9f), top + 0.25f, 1e30f, scalar::float_of(0x7F800000u)}) {
-      seen.check(scalar::bits_of(t), round_to_grid(grid, random_bits, t, index), want.rungs.code.back());
+      seen.check(scalar::bits_of(t), ufp4::detail::round_to_grid(grid, random_bits, t, index), want.rungs.code.back());
     }
     for (const float t : {std::nextafter(bottom, -1e9f), bottom - 0.25f, -1e30f, scalar::float_of(0xFF800000u)}) {
       const bool is_zero = want.rungs.zero == 0;
-      seen.check(scalar::bits_of(t), round_to_grid(grid, random_bits, t, index),
+      seen.check(scalar::bits_of(t), ufp4::detail::round_to_grid(grid, random_bits, t, index),
                  is_zero ? want.minus_zero : want.rungs.code.front());
     }
   }
@@ -239,7 +242,7 @@ TEMPLATE_TEST_CASE("a user's policy is asked between neighbours, and only there"
       expected = {1, {static_cast<float>(lower), static_cast<float>(upper), rank}, scalar::float_of(x), index};
       return false;
     });
-    wrong += round_to_grid(grid, witness{&seen}, scalar::float_of(x), index) != code;
+    wrong += ufp4::detail::round_to_grid(grid, witness{&seen}, scalar::float_of(x), index) != code;
     wrong += seen.asked != expected.asked || seen.n.lower_rank != expected.n.lower_rank ||
              seen.index != expected.index || scalar::bits_of(seen.n.upper) != scalar::bits_of(expected.n.upper) ||
              seen.n.lower != expected.n.lower || scalar::bits_of(seen.t) != scalar::bits_of(expected.t);
@@ -259,11 +262,11 @@ TEST_CASE("a user's policy rounds to odd on a user's grid", "[round][grid]") {
               {20, 17},  {-0.1f, -1}, {-2, -1},  {-4, -5},  {-7, -5}, {-8.5f, -12}};
   for (const auto& [t, value] : rows) {
     INFO("t = " << t);
-    CHECK(static_cast<float>(uneven::from_bits(round_to_grid(grid, to_odd{}, t, 0))) == value);
+    CHECK(static_cast<float>(uneven::from_bits(ufp4::detail::round_to_grid(grid, to_odd{}, t, 0))) == value);
   }
 }
 
 TEST_CASE("a rounding_spec made of nothing is nearest_even", "[round][grid]") {
-  CHECK(round_to_grid(grid_of<fp4<E2M1>>(), rounding_spec{}, 2.5f, 0) == 0x4);
-  CHECK(round_to_grid(grid_of<fp4<E2M1>>(), rounding_spec{}, 3.5f, 0) == 0x6);
+  CHECK(ufp4::detail::round_to_grid(grid_of<fp4<E2M1>>(), rounding_spec{}, 2.5f, 0) == 0x4);
+  CHECK(ufp4::detail::round_to_grid(grid_of<fp4<E2M1>>(), rounding_spec{}, 3.5f, 0) == 0x6);
 }

@@ -64,7 +64,7 @@ class product_bound {
   static constexpr long double folding_of() {
     using scale = typename F::scale_type;
     const bool fits = !std::is_same_v<scale, float> && !std::is_same_v<scale, ufp4::bf16> &&
-                      F::element_type::exact_products && (!F::is_wide || std::is_same_v<scale, ufp4::e8m0>);
+                      F::element_type::exact_products && (!F::has_bytes || std::is_same_v<scale, ufp4::e8m0>);
     return fits ? 0.0L : 0x1p-8L;
   }
 

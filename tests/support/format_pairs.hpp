@@ -44,8 +44,8 @@ std::string format_text() {
   const auto compare = [&](auto row) {
     if constexpr (std::is_same_v<typename decltype(row)::format, Format>) text = row.name;
   };
-  ufp4::for_each_preset(compare);
-  ufp4::for_each_wide_preset(compare);
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, compare);
+  ufp4::detail::for_each_row(ufp4::detail::byte_presets{}, compare);
   if (!text.empty()) return text;
   return "scale kind " + std::to_string(static_cast<int>(ufp4::spec_of<Format>.scale)) + ", blocks of " +
          std::to_string(Format::block.rows) + " x " + std::to_string(Format::block.cols) + ", value of code 7 " +

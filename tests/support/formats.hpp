@@ -23,22 +23,22 @@ using list_of_one_if = std::conditional_t<chosen, std::tuple<T>, std::tuple<>>;
 template <class Rows>
 struct preset_types;
 template <class... Rows>
-struct preset_types<ufp4::preset_rows<Rows...>> {
+struct preset_types<ufp4::detail::preset_rows<Rows...>> {
   using all = std::tuple<typename Rows::format...>;
   using one_level = joined<list_of_one_if<!Rows::format::two_level, typename Rows::format>...>;
   using two_level = joined<list_of_one_if<Rows::format::two_level, typename Rows::format>...>;
 };
 
 /// Every preset, in the order of ufp4::presets; those without and those with a tensor scale.
-using presets = preset_types<ufp4::presets>::all;
-using one_level_presets = preset_types<ufp4::presets>::one_level;
-using two_level_presets = preset_types<ufp4::presets>::two_level;
+using presets = preset_types<ufp4::detail::presets>::all;
+using one_level_presets = preset_types<ufp4::detail::presets>::one_level;
+using two_level_presets = preset_types<ufp4::detail::presets>::two_level;
 
 /// Calls visit(preset_row<...>{}) for every preset that CPU operations have.
 template <class Visit>
 void for_each_cpu_preset(Visit&& visit) {
-  ufp4::for_each_preset(visit);
-  ufp4::for_each_extended_preset(visit);
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, visit);
+  ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, visit);
 }
 
 /// Every preset, then More.

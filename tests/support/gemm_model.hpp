@@ -76,8 +76,8 @@ side side_of(const ufp4::quantized_matrix<F>& q) {
 }
 
 /// An operand that is not quantized: its values, transformed and padded, scale 1.
-inline side plain_side(const std::vector<float>& x, std::size_t rows, std::size_t cols, std::size_t block,
-                       const transform& t = {}) {
+inline side unquantized_side(const std::vector<float>& x, std::size_t rows, std::size_t cols, std::size_t block,
+                             const transform& t = {}) {
   format f;
   f.length = block;
   side s;
@@ -200,10 +200,10 @@ ufp4::quantized_matrix<F> random_quantized(std::mt19937_64& gen, std::size_t row
   ufp4::quantized_matrix<F> q(rows, cols);
   const unsigned zero = grid_of<typename F::element_type>().zero;
   const std::size_t padded = q.padded_cols();
-  for (std::size_t i = 0; F::is_wide && i < rows; ++i)
+  for (std::size_t i = 0; F::has_bytes && i < rows; ++i)
     for (std::size_t k = 0; k < padded; ++k)
       q.codes()[i * padded + k] = static_cast<std::uint8_t>(k < cols ? gen() % 256 : zero);
-  for (std::size_t i = 0; !F::is_wide && i < rows; ++i)
+  for (std::size_t i = 0; !F::has_bytes && i < rows; ++i)
     for (std::size_t k = 0; k < padded; k += 2) {
       const auto draw = static_cast<unsigned>(gen() % 256);
       const unsigned low = k < cols ? draw % 16 : zero, high = k + 1 < cols ? draw / 16 : zero;

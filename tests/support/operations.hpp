@@ -23,7 +23,7 @@ inline const ufp4::cpu::context one_thread{.threads = 1};
 struct policies {
   ufp4::transform_spec transform{};
   ufp4::rounding_spec rounding{};
-  ufp4::scale_rule_spec rule{};
+  ufp4::detail::scale_rule_spec rule{};
   model::request theirs{};
 };
 
@@ -49,7 +49,7 @@ void check_matrix(const std::vector<float>& values, std::size_t rows, std::size_
   const matrix_view<const T> x{held.data(), rows, cols};
   const model::result want = model::quantize(model::format_of<F>(), numbers<T>(held), rows, cols, p.theirs);
 
-  guarded<std::uint8_t> codes(F::is_wide ? want.codes.size() : want.codes.size() / 2, 1);
+  guarded<std::uint8_t> codes(F::has_bytes ? want.codes.size() : want.codes.size() / 2, 1);
   guarded<typename F::scale_type> scales(want.scales.size(), 1);
   quantize_report seen;
   const auto q =

@@ -7,9 +7,9 @@
 namespace support {
 
 /// call(amax) where F has a tensor scale; call() for any other format, for which a tensor_amax would be an error.
-template <ufp4::quantizer_target F, class Call>
+template <ufp4::detail::quantizer_target F, class Call>
 decltype(auto) with_amax(ufp4::tensor_amax amax, const Call& call) {
-  if constexpr (ufp4::format_of<F>::two_level)
+  if constexpr (ufp4::detail::format_of<F>::two_level)
     return call(amax);
   else
     return call();

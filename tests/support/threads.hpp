@@ -13,7 +13,7 @@ namespace support {
 /// Runs the last task first, all on the caller's thread.
 struct backwards {
   std::size_t tasks = 0;  ///< the number of tasks so far
-  void operator()(std::size_t n, ufp4::task_ref task) {
+  void operator()(std::size_t n, ufp4::cpu::task_ref task) {
     tasks += n;
     while (n-- > 0) task(n);
   }
@@ -22,7 +22,7 @@ struct backwards {
 /// Runs task i on thread i mod `threads`, so that neighbouring tasks run on different threads.
 struct dealt {
   std::size_t threads = 3;
-  void operator()(std::size_t n, ufp4::task_ref task) {
+  void operator()(std::size_t n, ufp4::cpu::task_ref task) {
     std::vector<std::thread> pool;
     for (std::size_t t = 0; t < threads; ++t)
       pool.emplace_back([=, this] {
@@ -32,7 +32,7 @@ struct dealt {
   }
 };
 
-static_assert(ufp4::executor<backwards> && ufp4::executor<dealt>);
+static_assert(ufp4::cpu::executor<backwards> && ufp4::cpu::executor<dealt>);
 
 /// Every tier of this machine, scalar first.
 inline std::vector<ufp4::cpu::isa> runnable_isas() {

@@ -29,9 +29,9 @@ class interruptible {
   explicit interruptible(const cpu::context& ctx)
       : threads_(cpu::detail::thread_limit(ctx)), caller_(pthread_self()), last_(now()) {}
 
-  void operator()(std::size_t count, task_ref task) {
+  void operator()(std::size_t count, cpu::task_ref task) {
     const loop all{this, task};
-    const task_ref each{&all, &run};
+    const cpu::task_ref each{&all, &run};
     if (count == 0) return;
     cpu::detail::run_on_threads(threads_ < count ? threads_ : count, count, each);
     if (error_) std::rethrow_exception(error_);
@@ -40,7 +40,7 @@ class interruptible {
  private:
   struct loop {
     interruptible* self;
-    task_ref task;
+    cpu::task_ref task;
   };
   static void run(const void* object, std::size_t i) {
     const loop& all = *static_cast<const loop*>(object);

@@ -81,8 +81,8 @@ auto with_view(const ufp4::detail::any_view<Data>& x, const Body& body) {
 template <class Body>
 auto with_operands(const operand& a, const operand& b, const Body& body) {
   const auto plain = [](const operand& x, const operand& other) {
-    ufp4::detail::plain_side side(matrix_view<const float>{});
-    side.x = x.plain;
+    ufp4::detail::unquantized_side side(matrix_view<const float>{});
+    side.x = x.unquantized;
     side.transform = other.coded.transform;
     return side;
   };
@@ -96,7 +96,7 @@ auto with_operands(const operand& a, const operand& b, const Body& body) {
 
 void quantize(const place& at, const source& x, const matrix& out, const policies& how) {
   constexpr const char* operation = "quantize";
-  ufp4::quantize_options<> options;
+  ufp4::detail::quantize_options<> options;
   options.transform = out.transform;
   options.rounding = how.rounding;
   options.rule = how.rule;

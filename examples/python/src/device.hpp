@@ -34,7 +34,7 @@ struct matrix {
 /// How a matrix is quantized; its transform is that of the output.
 struct policies {
   rounding_spec rounding{};
-  scale_rule_spec rule{};
+  detail::scale_rule_spec rule{};
   bool has_amax = false, has_shard = false;
   float amax = 0;
   shard where{0, 0, 0};

@@ -39,7 +39,7 @@ device::operand operand_of(nb::handle x) {
   if (out.is_quantized)
     out.coded = matrix_of(nb::cast<coded>(x));
   else
-    out.plain = source_of(nb::cast<tensor>(x));
+    out.unquantized = source_of(nb::cast<tensor>(x));
   return out;
 }
 
@@ -55,7 +55,7 @@ struct call_place : device::place {
 
 /// Throws unless GPUs have kernels for the format.
 void check_available(const char* operation, const format_spec& f) {
-  expects(!f.is_wide(), operation, ": formats with elements of one byte run on the CPU only: ", text_of(f));
+  expects(!f.has_bytes(), operation, ": formats with elements of one byte run on the CPU only: ", text_of(f));
 }
 
 /// Padded columns, and of the array of scales the rows, the columns and the name of its type.
@@ -72,7 +72,7 @@ std::tuple<std::size_t, std::size_t, std::size_t, std::string> sizes(const forma
 void quantize(const tensor& x, const coded& out, nb::handle rounding, nb::handle rule, nb::handle search,
               nb::handle choose_grid, nb::handle tensor_amax, nb::handle shard, std::uintptr_t stream,
               nb::callable memory) {
-  const quantize_options<> o =
+  const detail::quantize_options<> o =
       options_of("quantize", {nb::none(), rounding, rule, search, choose_grid, tensor_amax, shard});
   device::policies how{o.rounding, o.rule, o.has_amax, o.has_shard, o.global_amax, o.place};
   device::quantize(call_place(stream, std::move(memory)), source_of(x), matrix_of(out), how);

@@ -50,23 +50,23 @@ std::vector<std::array<float, 16>> grids_of(const format_spec& f) {
 double bits_of(const format_spec& f) {
   const int scale = ufp4::detail::block_bytes(f.scale, f.choice.count, f.block);
   const int outer = f.outer.segment == 0 ? 0 : ufp4::detail::scale_bytes(f.outer.type);
-  return (f.is_wide() ? 8.0 : 4.0) + 8.0 * scale / (f.block.rows * f.block.cols) +
+  return (f.has_bytes() ? 8.0 : 4.0) + 8.0 * scale / (f.block.rows * f.block.cols) +
          (outer == 0 ? 0.0 : 8.0 * outer / (f.block.rows * f.outer.segment));
 }
 
 /// Whether a preset has parts that no argument of Format describes.
 bool is_known_by_name_only(const format_spec& f) {
-  return !f.is_wide() && (ufp4::detail::needs_portable(f) || f.outer.type != scale_kind::f32);
+  return !f.has_bytes() && (ufp4::detail::has_extended_blocks(f) || f.outer.type != scale_kind::f32);
 }
 
 /// None, or the type of the outer scales and "tensor", "row" or the columns that one covers.
 nb::object outer_of(const format_spec& f) {
   const char* const type = scale_names[static_cast<int>(f.outer.type)];
   switch (f.outer.span) {
-    case outer_span::none: break;
-    case outer_span::tensor: return nb::make_tuple(type, "tensor");
-    case outer_span::row: return nb::make_tuple(type, "row");
-    case outer_span::segment: return nb::make_tuple(type, f.outer.segment);
+    case outer_scale::kind::none: break;
+    case outer_scale::kind::tensor: return nb::make_tuple(type, "tensor");
+    case outer_scale::kind::row: return nb::make_tuple(type, "row");
+    case outer_scale::kind::segment: return nb::make_tuple(type, f.outer.segment);
   }
   return nb::none();
 }
@@ -80,7 +80,7 @@ std::vector<int> groups_of(const format_spec& f) {
 nb::tuple state_of(const format_spec& f) {
   if (is_known_by_name_only(f)) return nb::make_tuple(name_of(f));
   return nb::make_tuple(values_of(f), scale_names[static_cast<int>(f.scale)],
-                        nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale(), static_cast<int>(f.wide));
+                        nb::make_tuple(f.block.rows, f.block.cols), f.has_tensor_scale(), static_cast<int>(f.byte));
 }
 format_spec format_of_state(const nb::tuple& state) {
   if (nb::len(state) == 1) return format_of("Format", state[0]);
@@ -164,7 +164,7 @@ void bind_format(nb::module_& m) {
       .def_prop_ro("grids", &grids_of, nb::sig("def grids(self) -> list[list[float]]"),
                    "The values of the codes 0 to 15 on each grid that a block may choose: one list, or several.")
       .def_prop_ro(
-          "code_bits", [](const format_spec& f) { return f.is_wide() ? 8 : 4; },
+          "code_bits", [](const format_spec& f) { return f.has_bytes() ? 8 : 4; },
           "Bits of a code in memory: 4, or 8 for elements of one byte.")
       .def_prop_ro(
           "scale", [](const format_spec& f) { return scale_names[static_cast<int>(f.scale)]; },
@@ -201,10 +201,7 @@ void bind_format(nb::module_& m) {
       [] {
         std::vector<format_spec> all;
         const auto add = [&all](auto row) { all.push_back(row.spec); };
-        for_each_preset(add);
-        for_each_extended_preset(add);
-        for_each_wide_preset(add);
-        for_each_reference_preset(add);
+        detail::for_every_preset(add);
         return all;
       },
       "The preset formats: those of 4 bits, then those with elements of one byte.");
@@ -304,14 +301,14 @@ std::size_t chosen(const char* operation, const char* argument, nb::handle value
   reject(concat(operation, ": unknown ", argument, ": ", name, "; it is one of ", list_of(names)));
 }
 
-std::string name_of(const format_spec& format) { return std::string(preset_name(format)); }
+std::string name_of(const format_spec& format) { return std::string(detail::preset_name(format)); }
 
 std::string text_of(const format_spec& f) {
   if (const std::string name = name_of(f); !name.empty()) return name;
   std::string values;
   for (const float v : values_of(f)) values += concat(values.empty() ? "" : ", ", v);
   constexpr const char* wide_names[] = {"", "int8", "fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp6_e2m3"};
-  if (f.is_wide()) values += concat(", ... as ", wide_names[static_cast<int>(f.wide)]);
+  if (f.has_bytes()) values += concat(", ... as ", wide_names[static_cast<int>(f.byte)]);
   return concat("ufp4.Format([", values, "], '", scale_names[static_cast<int>(f.scale)], "', (", f.block.rows, ", ",
                 f.block.cols, "), ", f.has_tensor_scale() ? "True" : "False", ")");
 }
@@ -328,8 +325,8 @@ format_spec format_of(const char* operation, nb::handle format) {
   if (!nb::isinstance<nb::str>(format))
     reject(concat(operation, ": format must be a name or a Format, got ", nb::cast<std::string>(nb::repr(format))));
   const auto name = nb::cast<std::string>(format);
-  const format_spec* const found = find_preset(name);
-  expects(found != nullptr, operation, ": unknown format: ", name, "; the presets are ", preset_names());
+  const format_spec* const found = detail::find_preset(name);
+  expects(found != nullptr, operation, ": unknown format: ", name, "; the presets are ", detail::preset_names());
   return *found;
 }
 
@@ -356,8 +353,8 @@ rounding_spec rounding_of(const char* operation, nb::handle rounding) {
                 list_of(rounding_names)));
 }
 
-quantize_options<> options_of(const char* operation, const policies& given) {
-  quantize_options<> out;
+detail::quantize_options<> options_of(const char* operation, const policies& given) {
+  detail::quantize_options<> out;
   out.transform = transform_of(operation, given.rht);
   out.rounding = rounding_of(operation, given.rounding);
   out.rule = rule_of(operation, given.rule);

@@ -21,13 +21,13 @@ transform_spec transform_of(const char* operation, nb::handle rht);
 /// A Stochastic, or the name of a rounding that needs no random bits; None is the nearest, ties to even.
 rounding_spec rounding_of(const char* operation, nb::handle rounding);
 /// A Percentile, or the name of a rule; None is the format's default.
-scale_rule_spec rule_of(const char* operation, nb::handle rule);
+detail::scale_rule_spec rule_of(const char* operation, nb::handle rule);
 /// A Search, or "mse" or "mae"; None is no search.
-void add_search(const char* operation, nb::handle search, scale_rule_spec& rule);
+void add_search(const char* operation, nb::handle search, detail::scale_rule_spec& rule);
 /// "mse", "mae" or "max": the error by which a block chooses among several grids; None is "mse".
 search_error grid_error_of(const char* operation, nb::handle choose_grid);
 /// All of them.
-quantize_options<> options_of(const char* operation, const policies& given);
+detail::quantize_options<> options_of(const char* operation, const policies& given);
 /// "fast", "exact_blocks" or "folded_bf16".
 accumulate accumulate_of(const char* operation, nb::handle mode);
 /// A named recipe at a step of a layer; ValueError that lists the names.

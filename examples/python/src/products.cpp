@@ -11,7 +11,7 @@
 namespace ufp4::python {
 namespace {
 
-using ufp4::detail::gemm_job, ufp4::detail::plain_side;
+using ufp4::detail::gemm_job, ufp4::detail::unquantized_side;
 
 /// An operand of a product: quantized, prepacked or plain, with the memory that it refers to.
 struct operand {
@@ -48,10 +48,10 @@ void set_operand(const char* operation, const char* name, nb::handle from, opera
   }
 }
 
-/// Quantizes a plain operand in the format of the call.
+/// Quantizes an unquantized operand in the format of the call.
 void quantize_operand(const char* operation, const cpu::context& ctx, nb::handle format, nb::handle rht, operand& x) {
   if (!x.is_plain()) return;
-  quantize_options<> options;
+  detail::quantize_options<> options;
   options.transform = transform_of(operation, rht);
   x.made = quantize_matrix(operation, ctx, format_of(operation, format), std::get<source>(x.matrix), options);
   x.matrix = x.made.view();
@@ -64,7 +64,7 @@ gemm_job job_of(const char* operation, const operand& a, const operand& b, const
     return ufp4::detail::gemm_job_of(left, right, c, options);
   };
   const auto plain = [](const operand& x, const operand& other) {
-    plain_side side(matrix_view<const float>{});
+    unquantized_side side(matrix_view<const float>{});
     side.x = std::get<source>(x.matrix);
     side.transform = other.transform();
     return side;

@@ -30,8 +30,8 @@ std::size_t rows_at_once(const format_spec& format, const source& x) {
 }
 
 /// Calls body(first row, rows) for chunks of a matrix, and progress(done, all) after each.
-void for_chunks(const format_spec& format, const source& x, nb::handle progress, std::size_t passes, std::size_t pass,
-                const std::function<void(std::size_t, const source&)>& body) {
+void for_parts(const format_spec& format, const source& x, nb::handle progress, std::size_t passes, std::size_t pass,
+               const std::function<void(std::size_t, const source&)>& body) {
   const std::size_t most = rows_at_once(format, x);
   for (std::size_t first = 0; first < x.rows; first += most) {
     const std::size_t count = x.rows - first < most ? x.rows - first : most;
@@ -50,8 +50,9 @@ float amax_of_matrix(const cpu::context& ctx, const source& x, const transform_s
 }
 
 /// The options of one chunk: its place, and the amax of the whole.
-quantize_options<> options_of_rows(const quantize_options<>& whole, const source& x, std::size_t first) {
-  quantize_options<> part = whole;
+detail::quantize_options<> options_of_rows(const detail::quantize_options<>& whole, const source& x,
+                                           std::size_t first) {
+  detail::quantize_options<> part = whole;
   if (!part.has_shard) part.place = {0, 0, x.cols};
   part.has_shard = true;
   part.place.first_row += first;
@@ -59,11 +60,11 @@ quantize_options<> options_of_rows(const quantize_options<>& whole, const source
 }
 
 /// Options with the amax of the whole matrix, where the format has a tensor scale and the program gave none.
-quantize_options<> with_amax(const cpu::context& ctx, const format_spec& format, const source& x,
-                             const quantize_options<>& options, nb::handle progress) {
-  quantize_options<> out = options;
+detail::quantize_options<> with_amax(const cpu::context& ctx, const format_spec& format, const source& x,
+                                     const detail::quantize_options<>& options, nb::handle progress) {
+  detail::quantize_options<> out = options;
   if (!format.has_tensor_scale() || options.has_amax) return out;
-  for_chunks(format, x, progress, 2, 0, [&](std::size_t, const source& part) {
+  for_parts(format, x, progress, 2, 0, [&](std::size_t, const source& part) {
     const float found = amax_of_matrix(ctx, part, options.transform);
     out.global_amax = found > out.global_amax ? found : out.global_amax;
   });
@@ -71,14 +72,14 @@ quantize_options<> with_amax(const cpu::context& ctx, const format_spec& format,
   return out;
 }
 
-void quantize_chunks(const cpu::context& ctx, const source& x, const quantize_options<>& options, nb::handle progress,
-                     any_quantized& out) {
+void quantize_chunks(const cpu::context& ctx, const source& x, const detail::quantize_options<>& options,
+                     nb::handle progress, any_quantized& out) {
   const format_spec& format = out.spec();
-  const quantize_options<> all = with_amax(ctx, format, x, options, progress);
+  const detail::quantize_options<> all = with_amax(ctx, format, x, options, progress);
   const std::size_t passes = format.has_tensor_scale() && !options.has_amax ? 2 : 1;
   const std::size_t strip = storage_size(format, 1, x.cols, options.transform).scales;
-  for_chunks(format, x, progress, passes, passes - 1, [&](std::size_t first, const source& part) {
-    const quantize_options<> here = options_of_rows(all, x, first);
+  for_parts(format, x, progress, passes, passes - 1, [&](std::size_t first, const source& part) {
+    const detail::quantize_options<> here = options_of_rows(all, x, first);
     const cpu::detail::quantized_sink to{
         out.codes().data() + ufp4::detail::code_bytes(format, first * out.padded_cols()),
         out.scale_bytes().data() + first / static_cast<std::size_t>(format.block.rows) * strip};
@@ -92,7 +93,7 @@ quantized quantize(nb::handle x, nb::handle format, nb::handle rht, nb::handle r
                    nb::handle progress, int threads, nb::handle isa) {
   constexpr const char* operation = "quantize";
   const matrix_argument from(operation, "x", x);
-  const quantize_options<> options =
+  const detail::quantize_options<> options =
       options_of(operation, {rht, rounding, rule, search, choose_grid, tensor_amax, shard});
   return quantized(quantize_matrix(operation, context_of(operation, threads, isa), format_of(operation, format),
                                    from.input(), options, progress));
@@ -119,7 +120,8 @@ nb::object fake_quantize(nb::handle x, nb::handle format, nb::handle rht, nb::ha
   constexpr const char* operation = "fake_quantize";
   const matrix_argument from(operation, "x", x);
   const format_spec f = format_of(operation, format);
-  quantize_options<> options = options_of(operation, {rht, rounding, rule, search, choose_grid, tensor_amax, shard});
+  detail::quantize_options<> options =
+      options_of(operation, {rht, rounding, rule, search, choose_grid, tensor_amax, shard});
   options.undo = undo_transform;
   const cpu::context ctx = context_of(operation, threads, isa);
   const output to(operation, out, dtype, from.elements.rows, from.elements.cols, from.elements.kind);
@@ -144,21 +146,21 @@ nb::object measurement_of(const analysis::report& r) {
 
 /// A measurement in one piece, or in chunks between which progress is called.
 analysis::report measure_matrix(const cpu::context& ctx, const format_spec& format, const source& x,
-                                const quantize_options<>& options, nb::handle progress) {
+                                const detail::quantize_options<>& options, nb::handle progress) {
   analysis::detail::totals all;
-  const auto add = [&](const source& part, const quantize_options<>& o) {
+  const auto add = [&](const source& part, const detail::quantize_options<>& o) {
     run(ctx, elements_in(part.rows, part.cols), long_pass,
-        [&](const cpu::context& c) { analysis::detail::add_piece(c, format, part, o, all); });
+        [&](const cpu::context& c) { analysis::detail::add_part(c, format, part, o, all); });
   };
   if (progress.is_none()) {
     add(x, options);
     return all.result(format);
   }
   ufp4::detail::check_quantize("measure", format, x, options);
-  const quantize_options<> known = with_amax(ctx, format, x, options, progress);
+  const detail::quantize_options<> known = with_amax(ctx, format, x, options, progress);
   const std::size_t passes = format.has_tensor_scale() && !options.has_amax ? 2 : 1;
-  for_chunks(format, x, progress, passes, passes - 1,
-             [&](std::size_t first, const source& part) { add(part, options_of_rows(known, x, first)); });
+  for_parts(format, x, progress, passes, passes - 1,
+            [&](std::size_t first, const source& part) { add(part, options_of_rows(known, x, first)); });
   return all.result(format);
 }
 
@@ -167,7 +169,7 @@ nb::object measure(nb::handle x, nb::handle format, nb::handle rht, nb::handle r
                    nb::handle progress, int threads, nb::handle isa) {
   constexpr const char* operation = "measure";
   const matrix_argument from(operation, "x", x);
-  const quantize_options<> options =
+  const detail::quantize_options<> options =
       options_of(operation, {rht, rounding, rule, search, choose_grid, tensor_amax, shard});
   return measurement_of(measure_matrix(context_of(operation, threads, isa), format_of(operation, format), from.input(),
                                        options, progress));
@@ -176,7 +178,7 @@ nb::object measure(nb::handle x, nb::handle format, nb::handle rht, nb::handle r
 }  // namespace
 
 any_quantized quantize_matrix(const char* operation, const cpu::context& ctx, const format_spec& format,
-                              const source& x, const quantize_options<>& options, nb::handle progress) {
+                              const source& x, const detail::quantize_options<>& options, nb::handle progress) {
   ufp4::detail::check_quantize(operation, format, x, options);
   any_quantized out(format, x.rows, x.cols, options.transform);
   if (!progress.is_none()) {

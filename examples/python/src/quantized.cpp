@@ -131,7 +131,7 @@ quantized from_arrays(const char* operation, nb::object codes, nb::object scales
   q.held_codes = array(operation, "codes", q.codes);
   q.held_scales = array(operation, "scales", q.scales);
   check_arrays(operation, format, q);
-  const std::size_t rows = q.held_codes.shape(0), padded = (format.is_wide() ? 1 : 2) * q.held_codes.shape(1);
+  const std::size_t rows = q.held_codes.shape(0), padded = (format.has_bytes() ? 1 : 2) * q.held_codes.shape(1);
   std::size_t columns = padded;
   if (!cols.is_none() && !nb::try_cast(cols, columns, false))
     reject(concat(operation, ": cols must be a number that is not negative, got ", argument_text(cols)));

@@ -26,7 +26,8 @@ quantized from_arrays(const char* operation, nb::object codes, nb::object scales
 
 /// Quantizes a matrix. With `progress`, in chunks of rows, which changes no bit.
 any_quantized quantize_matrix(const char* operation, const cpu::context& ctx, const format_spec& format,
-                              const source& x, const quantize_options<>& options, nb::handle progress = nb::none());
+                              const source& x, const detail::quantize_options<>& options,
+                              nb::handle progress = nb::none());
 
 /// The type in which numpy has the scales of a format: bytes where not every one is a number of the scale's type.
 constexpr element scale_element(const format_spec& f) {

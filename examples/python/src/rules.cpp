@@ -16,17 +16,17 @@ constexpr std::span<const char* const> search_names = std::span(error_names).fir
 
 /// Search(error, below, above).
 struct scale_search {
-  scale_rule_spec rule{.searches = true};
+  detail::scale_rule_spec rule{.searches = true};
   friend bool operator==(const scale_search&, const scale_search&) = default;
 };
 
 std::uint8_t steps_of(const char* argument, std::optional<int> steps) {
-  if (!steps) return search_window::by_format;
+  if (!steps) return detail::search_window::by_format;
   expects(*steps >= 0 && *steps <= 254, "Search: ", argument, " must be 0 to 254, got ", *steps);
   return static_cast<std::uint8_t>(*steps);
 }
 std::optional<int> steps_in(std::uint8_t steps) {
-  if (steps == search_window::by_format) return std::nullopt;
+  if (steps == detail::search_window::by_format) return std::nullopt;
   return steps;
 }
 scale_search make_search(const char* operation, const char* argument, nb::handle error, std::optional<int> below,
@@ -47,14 +47,14 @@ percentile make_percentile(int per_mille) {
 
 }  // namespace
 
-scale_rule_spec rule_of(const char* operation, nb::handle rule) {
+detail::scale_rule_spec rule_of(const char* operation, nb::handle rule) {
   if (rule.is_none()) return {};
   if (nb::isinstance<percentile>(rule)) return nb::cast<const percentile&>(rule).spec();
   if (nb::cast<std::string>(nb::str(rule)) == "four_over_six_mae") return four_over_six{search_error::absolute}.spec();
-  return {.what = static_cast<scale_rule_spec::kind>(chosen(operation, "rule", rule, rule_names))};
+  return {.what = static_cast<detail::scale_rule_spec::kind>(chosen(operation, "rule", rule, rule_names))};
 }
 
-void add_search(const char* operation, nb::handle search, scale_rule_spec& rule) {
+void add_search(const char* operation, nb::handle search, detail::scale_rule_spec& rule) {
   if (search.is_none()) return;
   ufp4::detail::join_search(rule, nb::isinstance<scale_search>(search)
                                       ? nb::cast<const scale_search&>(search).rule

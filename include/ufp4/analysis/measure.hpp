@@ -14,7 +14,7 @@ namespace ufp4::analysis::inline UFP4_TYPES {
 struct report {
   double attenuation = 0;           ///< sum(x q) / sum(x x): below 1 if rounding shrinks values. NaN if x is zero
   double sqnr_db = 0;               ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
-  double bucket_utilization = 0;    ///< 2^H / V, H the entropy in bits of the values used, V their number; NaN if wide
+  double bucket_utilization = 0;    ///< 2^H / V, H the entropy in bits of the values used, V their number; NaN if byte
   double scale_underflow_rate = 0;  ///< share of blocks with amax > 0 whose scale became 0
   double saturation_rate = 0;       ///< share of elements whose scaled magnitude was beyond qmax
   std::uint64_t nonfinite_blocks = 0;         ///< blocks with a NaN or Inf after the transform
@@ -88,7 +88,7 @@ inline void add_run(const quantize_job& job, const coded_run& run, sums& s) {
   const std::size_t live = live_columns(left, width, job.transform.n);
   for (std::size_t r = 0; r < run.rows; ++r) {
     s.add(run.x + r * width, q + r * width, live);
-    for (std::size_t k = 0; !job.format.is_wide() && k < live; ++k) ++s.histogram[run.codes[r * width + k]];
+    for (std::size_t k = 0; !job.format.has_bytes() && k < live; ++k) ++s.histogram[run.codes[r * width + k]];
   }
 }
 
@@ -102,7 +102,7 @@ inline void count_codes(const std::uint8_t* packed, std::size_t count, std::arra
   if (count % 2 != 0) ++seen[0][packed[count / 2] & 15u];
   for (std::size_t c = 0; c < 16; ++c) histogram[c] += std::uint64_t{seen[0][c]} + seen[1][c] + seen[2][c] + seen[3][c];
 }
-struct measured_chunk : quantized_chunk {
+struct measured_part : quantized_part {
   alignas(64) float x[most];
 
   /// Strip `strip` of a part: its values in the order of each_coded_run.
@@ -115,26 +115,26 @@ struct measured_chunk : quantized_chunk {
       for (std::size_t r = row; r < row + rows; ++r) {
         const std::size_t at = r * width + k, count = live - k < run ? live - k : run;
         s.add(x + at, values + at, count);
-        if (!part.format.is_wide()) count_codes(codes + at / 2, count, s.histogram);
+        if (!part.format.has_bytes()) count_codes(codes + at / 2, count, s.histogram);
       }
   }
 };
 
 /// The same numbers, bit for bit, with the kernels of a tier.
-inline void measure_chunks(const chunk_kernels& run, const quantize_job& whole, const kernel_coder& coder,
-                           std::size_t first, std::size_t last, std::vector<sums>& strips, quantize_report& seen) {
-  measured_chunk chunk;
-  for_chunks(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t count, std::size_t) {
+inline void measure_parts(const part_kernels& run, const quantize_job& whole, const kernel_coder& coder,
+                          std::size_t first, std::size_t last, std::vector<sums>& strips, quantize_report& seen) {
+  measured_part staged;
+  for_parts(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t count, std::size_t) {
     const std::size_t rows = job.x.rows, width = job.padded_cols;
     const auto stride = static_cast<std::ptrdiff_t>(width);
-    run.quantize(job, coder, {chunk.codes, chunk.scales}, 0, count, seen);
-    run.dequantize(chunk.quantized(job, coder.tensor.decode, width), {chunk.values, dtype::f32, rows, width, stride, 1},
-                   0, rows);
+    run.quantize(job, coder, {staged.codes, staged.scales}, 0, count, seen);
+    run.dequantize(staged.quantized(job, coder.tensor.decode, width),
+                   {staged.values, dtype::f32, rows, width, stride, 1}, 0, rows);
     if (job.transform.n == 1)
-      for (std::size_t r = 0; r < rows; ++r) load_row(job.x, r, 0, job.x.cols, chunk.x + r * width);
+      for (std::size_t r = 0; r < rows; ++r) load_row(job.x, r, 0, job.x.cols, staged.x + r * width);
     else
-      run.transform(job.transform, false, job.x, {chunk.x, dtype::f32, rows, width, stride, 1}, 0, rows);
-    for (std::size_t i = 0; i < count; ++i) chunk.add_strip(job, i, strips[s + i]);
+      run.transform(job.transform, false, job.x, {staged.x, dtype::f32, rows, width, stride, 1}, 0, rows);
+    for (std::size_t i = 0; i < count; ++i) staged.add_strip(job, i, strips[s + i]);
   });
 }
 
@@ -143,8 +143,8 @@ void measure_with(const cpu::context& ctx, cpu::isa tier, const quantize_job& jo
                   std::vector<sums>& strips, quantize_report& seen) {
   for_strips(ctx, job, &seen, [&](std::size_t first, std::size_t last, quantize_report& here) {
     if constexpr (is_kernel_coder<Coder>)
-      if (quantizes_chunks<needs, Coder>(job))
-        return measure_chunks(kernels_of_chunks<needs>(tier, job, coder), job, coder, first, last, strips, here);
+      if (quantizes_parts<needs, Coder>(job))
+        return measure_parts(kernels_of_parts<needs>(tier, job, coder), job, coder, first, last, strips, here);
     if constexpr (has(needs, whole_strips) || !is_kernel_coder<Coder>)
       each_coded_run(job, coder, first, last, here, [&](const coded_run& run) {
         add_run(job, run, strips[run.first_row / static_cast<std::size_t>(job.format.block.rows)]);
@@ -178,7 +178,7 @@ struct totals {
     r.attenuation = all.xq / all.xx;
     r.sqnr_db = 10.0 * __builtin_log10(all.xx / all.ee);
     r.bucket_utilization =
-        format.is_wide() ? std::numeric_limits<double>::quiet_NaN() : utilization(format.grid, all.histogram);
+        format.has_bytes() ? std::numeric_limits<double>::quiet_NaN() : utilization(format.grid, all.histogram);
     r.nonfinite_blocks = seen.nonfinite_blocks;
     const auto share = [](std::uint64_t n, std::uint64_t of) {
       return of == 0 ? 0 : static_cast<double>(n) / static_cast<double>(of);
@@ -189,9 +189,9 @@ struct totals {
   }
 };
 
-/// Adds a piece. Preset: as in quantize_to.
+/// Adds a part. Preset: as in quantize_to.
 template <class Preset = void, class O>
-void add_piece(const cpu::context& ctx, const format_spec& format, const source& x, const O& options, totals& to) {
+void add_part(const cpu::context& ctx, const format_spec& format, const source& x, const O& options, totals& to) {
   check_quantize("analysis::measure", format, x, options);
   const cpu::isa tier = cpu::resolve(ctx);
   if (x.cols == 0) return;  // no element, however many rows
@@ -211,18 +211,18 @@ void add_piece(const cpu::context& ctx, const format_spec& format, const source&
 
 namespace ufp4::analysis::inline UFP4_CODE {
 
-/// measure() of a matrix in pieces of rows, top to bottom, with the same policies. The report is that of the whole
-/// matrix, bit for bit, for any division into rows (multiples of the block's rows). With stochastic rounding each piece
-/// needs its shard, and a two-level format then the whole's tensor_amax; else a piece is a matrix of its own.
+/// measure() of a matrix in parts of rows, top to bottom, with the same policies. The report is that of the whole
+/// matrix, bit for bit, for any division into rows (multiples of the block's rows). With stochastic rounding each part
+/// needs its shard, and a two-level format then the whole's tensor_amax; else a part is a matrix of its own.
 class any_measurement {
  public:
   explicit any_measurement(const format_spec& format) : format_(format) {}  ///< Starts with no rows.
 
   /// Adds the next rows.
-  template <matrix_scalar T, class... Policies>
+  template <detail::matrix_scalar T, class... Policies>
   void add(const matrix_view<T>& x, const Policies&... policies) {
-    detail::add_piece(ufp4::detail::context_among(policies...), format_, detail::source_of(x),
-                      detail::collect_as_data<T>(policies...), totals_);
+    detail::add_part(ufp4::detail::context_among(policies...), format_, detail::source_of(x),
+                     detail::collect_as_data<T>(policies...), totals_);
   }
   report result() const { return totals_.result(format_); }  ///< The report over all rows so far.
 
@@ -232,31 +232,31 @@ class any_measurement {
 };
 
 /// The same for a format that is a type, or a compat preset.
-template <quantizer_target F>
+template <detail::quantizer_target F>
 class measurement {
  public:
   /// Adds the next rows.
-  template <matrix_scalar T, class... Policies>
+  template <detail::matrix_scalar T, class... Policies>
   void add(const matrix_view<T>& x, const Policies&... policies) {
-    const auto options = detail::options_for<format_of<F>, T>(policies...);
+    const auto options = detail::options_for<detail::format_of<F>, T>(policies...);
     detail::check_preset<F>("analysis::measure", options);
-    detail::add_piece<detail::preset_of<F>>(ufp4::detail::context_among(policies...), spec_of<format_of<F>>,
-                                            detail::source_of(x), options, totals_);
+    detail::add_part<detail::preset_of<F>>(ufp4::detail::context_among(policies...), spec_of<detail::format_of<F>>,
+                                           detail::source_of(x), options, totals_);
   }
-  report result() const { return totals_.result(spec_of<format_of<F>>); }  ///< The report over all rows so far.
+  report result() const { return totals_.result(spec_of<detail::format_of<F>>); }  ///< The report over all rows so far.
 
  private:
   detail::totals totals_;
 };
 
 /// Quantizes x as quantize(format, x, policies...) does, and returns the error and the counts. Nothing is stored.
-template <matrix_scalar T, class... Policies>
+template <detail::matrix_scalar T, class... Policies>
 report measure(const format_spec& format, const matrix_view<T>& x, const Policies&... policies) {
   any_measurement whole(format);
   whole.add(x, policies...);
   return whole.result();
 }
-template <quantizer_target F, matrix_scalar T, class... Policies>
+template <detail::quantizer_target F, detail::matrix_scalar T, class... Policies>
 report measure(const matrix_view<T>& x, const Policies&... policies) {
   measurement<F> whole;
   whole.add(x, policies...);
@@ -264,11 +264,11 @@ report measure(const matrix_view<T>& x, const Policies&... policies) {
 }
 
 /// The gain of a transform on x in a format, in dB (negative for a loss): 10 log10(NMSE without / NMSE with).
-template <matrix_scalar T, transform Transform, class... Policies>
+template <detail::matrix_scalar T, detail::transform Transform, class... Policies>
 double delta_sqnr(const format_spec& format, const matrix_view<T>& x, const Transform& t, const Policies&... policies) {
   return measure(format, x, t, policies...).sqnr_db - measure(format, x, policies...).sqnr_db;
 }
-template <quantizer_target F, matrix_scalar T, transform Transform, class... Policies>
+template <detail::quantizer_target F, detail::matrix_scalar T, detail::transform Transform, class... Policies>
 double delta_sqnr(const matrix_view<T>& x, const Transform& t, const Policies&... policies) {
   return measure<F>(x, t, policies...).sqnr_db - measure<F>(x, policies...).sqnr_db;
 }

@@ -97,7 +97,7 @@ UFP4_HD constexpr std::uint64_t round_row(const Grid& grid, const block_scale& s
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
-namespace ufp4::inline UFP4_TYPES {
+namespace ufp4::compat::inline UFP4_TYPES {
 
 /// A coder converts one block of values to codes and a scale: block_coder, or the coder of a preset (compat.hpp).
 ///
@@ -117,13 +117,17 @@ concept block_codec = std::is_trivially_copyable_v<C> && std::is_default_constru
                         { coder(values, index, index, codes, report) } -> std::same_as<std::uint32_t>;
                       };
 
+}  // namespace ufp4::compat::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// Quantizes blocks of one format under a scale rule and a rounding policy.
 ///
 /// `needs` without further_parts leaves out the code of several grids and of one-bit exponents, whose indexed grids a
 /// GPU thread would keep in memory; without search that of rules that read values; without byte_element and byte_float
 /// that of such elements. Such a coder takes formats and rules without these alone, with the same bits.
-template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec,
-          detail::features needs = detail::features::all, class Format = format_spec>
+template <rounding_policy Rounding, any_scale_rule Rule = scale_rule_spec, features needs = features::all,
+          class Format = format_spec>
 struct block_coder {
   Format format;            ///< the format; a `const format_spec&` outlives the coder
   Rule rule;                ///< the scale rule
@@ -133,20 +137,20 @@ struct block_coder {
   /// As block_codec requires it.
   UFP4_MEMBER std::uint32_t operator()(const block_values& v, std::uint64_t index, std::uint64_t row_step,
                                        std::uint8_t* codes, quantize_report& report) const {
-    const std::uint32_t amax = detail::amax_bits(v);
-    if (amax >= detail::infinity_bits) return detail::nan_block(format, v, codes, report);
-    if constexpr (detail::has(needs, detail::features::further_parts) && std::is_same_v<Rule, scale_rule_spec>) {
+    const std::uint32_t amax = amax_bits(v);
+    if (amax >= infinity_bits) return nan_block(format, v, codes, report);
+    if constexpr (has(needs, features::further_parts) && std::is_same_v<Rule, scale_rule_spec>) {
       if (format.block.group[0] != 0) return code_with_exponents(v, amax, index, codes, report);
       if (format.choice.count != 0) {
-        const grid_and_scale chosen = choose_grid_of(format, rule, tensor, v, detail::to_float(amax));
-        code(detail::nth_grid(format, chosen.grid), chosen.scale, v, amax, index, row_step, codes, report);
-        return detail::with_grid_number(format, chosen.scale.bits, chosen.grid);
+        const grid_and_scale chosen = choose_grid_of(format, rule, tensor, v, to_float(amax));
+        code(nth_grid(format, chosen.grid), chosen.scale, v, amax, index, row_step, codes, report);
+        return with_grid_number(format, chosen.scale.bits, chosen.grid);
       }
     }
-    const block_scale scale = scale_of(v, detail::to_float(amax));
+    const block_scale scale = scale_of(v, to_float(amax));
     if constexpr (scale_rule<Rule>)
-      if (scale.bits == detail::nan_scale(format.scale)) return detail::nan_block(format, v, codes, report);
-    if constexpr (detail::has(needs, detail::element_features))
+      if (scale.bits == nan_scale(format.scale)) return nan_block(format, v, codes, report);
+    if constexpr (has(needs, element_features))
       code(format, scale, v, amax, index, row_step, codes, report);
     else
       code(format.grid, scale, v, amax, index, row_step, codes, report);
@@ -155,26 +159,25 @@ struct block_coder {
 
  private:
   UFP4_MEMBER block_scale scale_of(const block_values& v, float amax) const {
-    if constexpr (std::is_same_v<Rule, scale_rule_spec> && !detail::has(needs, detail::features::search))
-      return detail::scale_from_bits(format, tensor, detail::scale_bits_of_amax(format, rule.what, tensor, amax));
+    if constexpr (std::is_same_v<Rule, scale_rule_spec> && !has(needs, features::search))
+      return scale_from_bits(format, tensor, scale_bits_of_amax(format, rule.what, tensor, amax));
     else
       return choose_scale(format, rule, tensor, v, amax);
   }
   /// The bits of the scale and of the one-bit exponents of a block of one row.
   UFP4_MEMBER std::uint32_t code_with_exponents(const block_values& v, std::uint32_t amax, std::uint64_t index,
                                                 std::uint8_t* codes, quantize_report& report) const {
-    const block_scale scale = detail::scale_for_grid(format, 0, rule, tensor, v, detail::to_float(amax));
+    const block_scale scale = scale_for_grid(format, 0, rule, tensor, v, to_float(amax));
     if (scale.factor == 0.0f || amax == 0) {
       report.underflowed_scales += amax != 0;
-      detail::zero_codes(format, v, codes);
+      zero_codes(format, v, codes);
       return scale.bits;
     }
     float t[256];
-    for (int k = 0; k < v.cols; ++k)
-      t[k] = detail::rounded(scale.divides ? v.x[k] / scale.factor : v.x[k] * scale.factor);
-    const std::uint32_t bits = scale.bits | detail::take_exponents(format, v.cols, t);
-    for (int k = 0; k < v.cols; ++k) report.saturated += detail::magnitude(t[k]) > format.grid.qmax;
-    detail::round_run(format, rounding, t, v.cols, index, codes);
+    for (int k = 0; k < v.cols; ++k) t[k] = rounded(scale.divides ? v.x[k] / scale.factor : v.x[k] * scale.factor);
+    const std::uint32_t bits = scale.bits | take_exponents(format, v.cols, t);
+    for (int k = 0; k < v.cols; ++k) report.saturated += magnitude(t[k]) > format.grid.qmax;
+    round_run(format, rounding, t, v.cols, index, codes);
     return bits;
   }
   /// Grid: the format, or one of its grids.
@@ -184,17 +187,18 @@ struct block_coder {
                         quantize_report& report) const {
     if (scale.factor == 0.0f || amax == 0) {  // e8m0 has no zero scale: there amax decides
       report.underflowed_scales += amax != 0;
-      return detail::zero_codes(grid, v, codes);
+      return zero_codes(grid, v, codes);
     }
     for (int r = 0; r < v.rows; ++r)
-      report.saturated += detail::round_row(grid, scale, rounding, v.x + r * v.stride, v.cols,
-                                            index + static_cast<std::uint64_t>(r) * row_step, codes + r * v.stride);
+      report.saturated += round_row(grid, scale, rounding, v.x + r * v.stride, v.cols,
+                                    index + static_cast<std::uint64_t>(r) * row_step, codes + r * v.stride);
   }
 };
 
-}  // namespace ufp4::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
+
 template <class Coder>
 inline constexpr features features_of_coder = features::all;
 template <class Rounding, class Rule, features needs, class Format>
@@ -206,7 +210,7 @@ using kernel_coder = block_coder<rounding_spec, scale_rule_spec, features::all, 
 /// The constants of a coder's format for the amax of what an outer scale covers.
 template <class Coder>
 UFP4_HD tensor_constants constants_of(const Coder& coder, float amax) {
-  if constexpr (block_codec<Coder>)
+  if constexpr (ufp4::compat::block_codec<Coder>)
     return Coder::constants(coder.format, amax);
   else if constexpr (std::is_same_v<decltype(coder.rule), scale_rule_spec>)
     return make_tensor_constants(coder.format, coder.rule, amax);
@@ -219,16 +223,18 @@ UFP4_HD tensor_constants constants_of(const Coder& coder, float amax) {
 namespace ufp4::inline UFP4_CODE {
 
 /// The tensor-level constants of a format for a known global_amax: quantize_block's last argument.
-template <any_block_format F>
-UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, scale_rule_spec rule = {}) {
+template <detail::any_block_format F>
+UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, detail::scale_rule_spec rule = {}) {
   constexpr format_spec format = spec_of<F>;  // a copy: device code has no variables of a namespace
   return detail::make_tensor_constants(format, rule, global_amax);
 }
 
 /// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out (B bytes if the
-/// format is wide), the block scale returned. For two-level formats pass tensor_constants_for<F>(global_amax). `index`:
-/// of x[0], for stochastic rounding. `rule`: as `scale_up{}.spec()`, or a scale rule of the kernel's own.
-template <any_block_format F, rounding_policy Rounding = nearest_even, any_scale_rule Rule = scale_rule_spec>
+/// format has byte elements), the block scale returned. For two-level formats pass
+/// tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic rounding. `rule`: as `scale_up{}.spec()`, or
+/// a scale rule of the kernel's own.
+template <detail::any_block_format F, rounding_policy Rounding = nearest_even,
+          detail::any_scale_rule Rule = detail::scale_rule_spec>
   requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* packed, Rounding rounding = {},
                                               std::uint64_t index = 0, tensor_constants tensor = {}, Rule rule = {}) {
@@ -237,24 +243,24 @@ UFP4_HD typename F::scale_type quantize_block(const float* x, std::uint8_t* pack
   std::uint8_t codes[static_cast<std::size_t>(count)];
   quantize_report report{};
   constexpr format_spec format = spec_of<F>;
-  const block_coder<Rounding, Rule> coder{format, rule, tensor, rounding};
+  const detail::block_coder<Rounding, Rule> coder{format, rule, tensor, rounding};
   const std::uint32_t bits = coder({x, 1, count, count}, index, 0, codes, report);
-  if constexpr (F::is_wide)
+  if constexpr (F::has_bytes)
     for (int k = 0; k < count; ++k) packed[k] = codes[k];
   else
-    pack_codes(codes, count, packed);
+    detail::pack_codes(codes, count, packed);
   return detail::scale_as<typename F::scale_type>(bits);
 }
 
 /// The inverse: B / 2 or B bytes and a scale to B floats, fl(value * fl(scale * tensor_scale)).
-template <any_block_format F>
+template <detail::any_block_format F>
   requires(F::block.rows == 1 && F::block_bytes == sizeof(typename F::scale_type) && F::grids == 1)
 UFP4_HD constexpr void dequantize_block(const std::uint8_t* packed, typename F::scale_type scale, float* x,
                                         float tensor_scale = 1.0f) {
   const float effective = static_cast<float>(scale) * tensor_scale;
   constexpr format_spec format = spec_of<F>;
   for (std::size_t k = 0; k < F::block_size; ++k)
-    x[k] = detail::value_of(format, F::is_wide ? packed[k] : code_at(packed, k)) * effective;
+    x[k] = detail::value_of(format, F::has_bytes ? packed[k] : detail::code_at(packed, k)) * effective;
   detail::settle(x, F::block_size);  // the caller may add them up
 }
 

@@ -7,7 +7,7 @@
 #include <ufp4/format/int8.hpp>
 #include <ufp4/format/scales.hpp>
 
-namespace ufp4::inline UFP4_TYPES {
+namespace ufp4::detail::inline UFP4_TYPES {
 
 /// The groups of columns within a block that share one-bit exponents, at up to two levels (numerics 5).
 struct column_groups {
@@ -18,69 +18,9 @@ struct column_groups {
   friend constexpr bool operator==(const column_groups&, const column_groups&) = default;
 };
 
-/// The shape of a block: 1 x cols along the contraction axis, or a rectangle; and the groups of columns within it.
-struct block_shape {
-  int rows = 1;         ///< 1, or the height of a rectangle
-  int cols = 16;        ///< along the contraction axis
-  column_groups group;  ///< that share one-bit exponents
-  constexpr block_shape() = default;
-  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}  ///< 1 x along_k
-  UFP4_MEMBER constexpr block_shape(int r, int c) : rows(r), cols(c) {}       ///< r x c
-  /// Every member: code that nvcc writes calls it for a template argument of this type.
-  UFP4_MEMBER constexpr block_shape(int r, int c, column_groups g) : rows(r), cols(c), group(g) {}
-  friend constexpr bool operator==(const block_shape&, const block_shape&) = default;
-};
-
-/// One scale for size x size elements: for an operand that a GEMM and its transpose both read.
-constexpr block_shape square(int size) { return {size, size}; }
-
-/// What one outer scale, a scale above the block scales, covers.
-enum class outer_span : std::uint8_t {
-  none,     ///< there is none: one level of scales
-  tensor,   ///< the whole matrix: the tensor scale
-  row,      ///< the rows of one block
-  segment,  ///< so many columns of the rows of one block
-};
-
-/// The outer scales of a format as data (numerics 5).
-struct outer_scale {
-  outer_span span = outer_span::none;  ///< what one of them covers
-  scale_kind type = scale_kind::f32;   ///< f32 or bf16
-  int segment = 0;                     ///< columns, if span is segment: a positive multiple of a block; else 0
-  UFP4_MEMBER static constexpr outer_scale per_tensor() { return {outer_span::tensor}; }  ///< one binary32 number
-  friend constexpr bool operator==(const outer_scale&, const outer_scale&) = default;
-};
-
-/// As the last argument of block_format: an outer scale of type T, float or bf16, for the rows of each block.
-template <class T>
-struct per_row {};
-/// The same for every `cols` columns of the rows of each block, a multiple of the block length: per_segment<96, float>.
-template <int cols, class T>
-struct per_segment {};
-
 /// The outer_scale of block_format's last argument.
 template <class T>
 struct outer_scale_of {};
-/// Without outer scales.
-template <>
-struct outer_scale_of<void> {
-  static constexpr outer_scale value{};  ///< none
-};
-/// Of a whole matrix.
-template <scale_format T>
-struct outer_scale_of<T> {
-  static constexpr outer_scale value{outer_span::tensor, scale_traits<T>::kind};  ///< of the whole matrix
-};
-/// Of rows.
-template <scale_format T>
-struct outer_scale_of<per_row<T>> {
-  static constexpr outer_scale value{outer_span::row, scale_traits<T>::kind};  ///< of each row
-};
-/// Of segments.
-template <int cols, scale_format T>
-struct outer_scale_of<per_segment<cols, T>> {
-  static constexpr outer_scale value{outer_span::segment, scale_traits<T>::kind, cols};  ///< of each segment
-};
 
 /// A grid that blocks can choose: the values of a block that did are those of the grid times the factor.
 struct scaled_grid {
@@ -100,23 +40,99 @@ struct grid_choice {
   }
 };
 
+/// The grids of block_format's first argument: `first` and `choice`.
+template <class Elements>
+struct grids_of {};
+template <any_element_format E>
+struct grids_of<E> {
+  static constexpr grid4 first = grid_of<E>();
+  static constexpr float factor = 1;
+  static constexpr grid_choice choice{};
+};
+
+/// format_spec::byte of an element type.
+template <class E>
+constexpr byte_element byte_element_of() {
+  if constexpr (byte_element_format<E>)
+    return E::byte;
+  else
+    return byte_element::none;
+}
+
+/// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
+/// the next multiple of their size on, its outer scales where each row or segment has one.
+struct scale_strip {
+  std::size_t blocks = 0, outers = 0;            ///< how many
+  std::size_t block_bytes = 1, outer_bytes = 1;  ///< of one
+
+  UFP4_MEMBER constexpr std::size_t outer_at() const {
+    return (blocks * block_bytes + outer_bytes - 1) / outer_bytes * outer_bytes;
+  }
+  UFP4_MEMBER constexpr std::size_t bytes() const {
+    return outers == 0 ? blocks * block_bytes : outer_at() + outers * outer_bytes;
+  }
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// The shape of a block: 1 x cols along the contraction axis, or a rectangle; and the groups of columns within it.
+struct block_shape {
+  int rows = 1;                 ///< 1, or the height of a rectangle
+  int cols = 16;                ///< along the contraction axis
+  detail::column_groups group;  ///< that share one-bit exponents
+  constexpr block_shape() = default;
+  UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}  ///< 1 x along_k
+  UFP4_MEMBER constexpr block_shape(int r, int c) : rows(r), cols(c) {}       ///< r x c
+  /// Every member: code that nvcc writes calls it for a template argument of this type.
+  UFP4_MEMBER constexpr block_shape(int r, int c, detail::column_groups g) : rows(r), cols(c), group(g) {}
+  friend constexpr bool operator==(const block_shape&, const block_shape&) = default;
+};
+
+/// One scale for size x size elements: for an operand that a GEMM and its transpose both read.
+constexpr block_shape square(int size) { return {size, size}; }
+
+/// The outer scales of a format as data (numerics 5).
+struct outer_scale {
+  /// What one outer scale, a scale above the block scales, covers.
+  enum class kind : std::uint8_t {
+    none,     ///< there is none: one level of scales
+    tensor,   ///< the whole matrix: the tensor scale
+    row,      ///< the rows of one block
+    segment,  ///< so many columns of the rows of one block
+  };
+  kind span = kind::none;             ///< what one of them covers
+  scale_kind type = scale_kind::f32;  ///< f32 or bf16
+  int segment = 0;                    ///< columns, if span is segment: a positive multiple of a block; else 0
+  UFP4_MEMBER static constexpr outer_scale per_tensor() { return {kind::tensor}; }  ///< one binary32 number
+  friend constexpr bool operator==(const outer_scale&, const outer_scale&) = default;
+};
+
+/// As the last argument of block_format: an outer scale of type T, float or bf16, for the rows of each block.
+template <class T>
+struct per_row {};
+/// The same for every `cols` columns of the rows of each block, a multiple of the block length: per_segment<96, float>.
+template <int cols, class T>
+struct per_segment {};
+
 /// 1 x cols with one-bit exponents of groups of `wide` and, within them, of `narrow` columns.
 constexpr block_shape grouped(int cols, int wide, int narrow = 0) { return {1, cols, {wide, narrow}}; }
 
 /// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
-  grid4 grid;                              ///< the element format, or the first of several
-  scale_kind scale;                        ///< the type of the block scales
-  block_shape block;                       ///< the elements that share a scale
-  outer_scale outer;                       ///< the scales above the block scales
-  wide_element wide = wide_element::none;  ///< elements of one byte instead of 4 bits: `grid` has only their constants
-  grid_choice choice{};                    ///< further grids
+  grid4 grid;                    ///< the element format, or the first of several
+  scale_kind scale;              ///< the type of the block scales
+  block_shape block;             ///< the elements that share a scale
+  outer_scale outer;             ///< the scales above the block scales
+  detail::byte_element byte{};   ///< elements of one byte instead of 4 bits: `grid` has only their constants
+  detail::grid_choice choice{};  ///< further grids
 
   /// Whether an element takes one byte; otherwise two take it.
-  UFP4_MEMBER constexpr bool is_wide() const { return wide != wide_element::none; }
-  UFP4_MEMBER constexpr bool two_level() const { return outer.span != outer_span::none; }  ///< has outer scales
+  UFP4_MEMBER constexpr bool has_bytes() const { return byte != detail::byte_element::none; }
+  UFP4_MEMBER constexpr bool two_level() const { return outer.span != outer_scale::kind::none; }  ///< has outer scales
   /// Whether a scale of the whole matrix is the outer scale: q.tensor_scale().
-  UFP4_MEMBER constexpr bool has_tensor_scale() const { return outer.span == outer_span::tensor; }
+  UFP4_MEMBER constexpr bool has_tensor_scale() const { return outer.span == outer_scale::kind::tensor; }
   /// Whether a matrix has an array of outer scales, which lie among its scale bytes (numerics 5, layout).
   UFP4_MEMBER constexpr bool has_outer_array() const { return two_level() && !has_tensor_scale(); }
   friend constexpr bool operator==(const format_spec&, const format_spec&) = default;
@@ -139,14 +155,25 @@ struct one_of {
 
 namespace ufp4::detail::inline UFP4_TYPES {
 
-/// The grids of block_format's first argument: `first` and `choice`.
-template <class Elements>
-struct grids_of {};
-template <any_element_format E>
-struct grids_of<E> {
-  static constexpr grid4 first = grid_of<E>();
-  static constexpr float factor = 1;
-  static constexpr grid_choice choice{};
+/// Without outer scales.
+template <>
+struct outer_scale_of<void> {
+  static constexpr outer_scale value{};  ///< none
+};
+/// Of a whole matrix.
+template <scale_format T>
+struct outer_scale_of<T> {
+  static constexpr outer_scale value{outer_scale::kind::tensor, scale_traits<T>::kind};  ///< of the whole matrix
+};
+/// Of rows.
+template <scale_format T>
+struct outer_scale_of<per_row<T>> {
+  static constexpr outer_scale value{outer_scale::kind::row, scale_traits<T>::kind};  ///< of each row
+};
+/// Of segments.
+template <int cols, scale_format T>
+struct outer_scale_of<per_segment<cols, T>> {
+  static constexpr outer_scale value{outer_scale::kind::segment, scale_traits<T>::kind, cols};  ///< of each segment
 };
 template <element_format E, int n, int d>
 struct grids_of<scaled<E, n, d>> {
@@ -158,29 +185,6 @@ struct grids_of<one_of<First, More...>> {
   static constexpr grid4 first = grid_of<First>();
   static constexpr scaled_grid more[] = {{grids_of<More>::first, grids_of<More>::factor}...};
   static constexpr grid_choice choice{static_cast<int>(sizeof...(More)), more};
-};
-
-/// format_spec::wide of an element type.
-template <class E>
-constexpr wide_element wide_of() {
-  if constexpr (wide_element_format<E>)
-    return E::wide;
-  else
-    return wide_element::none;
-}
-
-/// The scales of a strip, the rows of one block, in their canonical order (numerics 5): its block scales, then, from
-/// the next multiple of their size on, its outer scales where each row or segment has one.
-struct scale_strip {
-  std::size_t blocks = 0, outers = 0;            ///< how many
-  std::size_t block_bytes = 1, outer_bytes = 1;  ///< of one
-
-  UFP4_MEMBER constexpr std::size_t outer_at() const {
-    return (blocks * block_bytes + outer_bytes - 1) / outer_bytes * outer_bytes;
-  }
-  UFP4_MEMBER constexpr std::size_t bytes() const {
-    return outers == 0 ? blocks * block_bytes : outer_at() + outers * outer_bytes;
-  }
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES
@@ -217,11 +221,12 @@ constexpr bool is_power(int x, int least, int most) { return x >= least && x <= 
            detail::block_bytes(scale, more_grids, block) == detail::scale_bytes(scale), \
        "bf16 and float scales can store the choice of two grids only")
 /// The same of outer scales.
-#define UFP4_OUTER_RULES(rule, outer, scale, block)                                                              \
-  rule(outer.span == outer_span::none || scale == scale_kind::e4m3 || scale == scale_kind::ue5m3,                \
-       "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none")                 \
-      rule(outer.span < outer_span::row || outer.type != scale_kind::bf16 || detail::exponent_count(block) <= 8, \
-           "outer scales of rows and segments are float where a block has more than 8 one-bit exponents")
+#define UFP4_OUTER_RULES(rule, outer, scale, block)                                                                    \
+  rule(outer.span == outer_scale::kind::none || scale == scale_kind::e4m3 || scale == scale_kind::ue5m3,               \
+       "only e4m3 and ue5m3 block scales take outer scales: the range of the others needs none")                       \
+      rule(                                                                                                            \
+          outer.span < outer_scale::kind::row || outer.type != scale_kind::bf16 || detail::exponent_count(block) <= 8, \
+          "outer scales of rows and segments are float where a block has more than 8 one-bit exponents")
 /// A rule that returns the message.
 #define UFP4_REASON(holds, text) \
   if (!(holds)) return text;
@@ -245,15 +250,15 @@ constexpr const char* group_mismatch(const block_shape& b, scale_kind scale, int
   return nullptr;
 }
 constexpr const char* segment_mismatch(const outer_scale& outer, const block_shape& block) {
-  if (outer.span != outer_span::segment)
+  if (outer.span != outer_scale::kind::segment)
     return outer.segment == 0 ? nullptr : "outer.segment is for outer scales of segments";
   return outer.segment > 0 && outer.segment % block.cols == 0
              ? nullptr
              : "outer.segment must be a positive multiple of the block length";
 }
 constexpr const char* outer_mismatch(const outer_scale& outer, scale_kind scale, const block_shape& block) {
-  if (outer.span > outer_span::segment) return "the span of the outer scales is no outer_span";
-  if (outer.span == outer_span::none && outer.type != scale_kind::f32)
+  if (outer.span > outer_scale::kind::segment) return "the span of the outer scales is no outer_scale::kind";
+  if (outer.span == outer_scale::kind::none && outer.type != scale_kind::f32)
     return "a format without outer scales has an outer.type";
   if (outer.type != scale_kind::f32 && outer.type != scale_kind::bf16) return "outer scales are float or bf16";
   UFP4_OUTER_RULES(UFP4_REASON, outer, scale, block)
@@ -313,23 +318,23 @@ constexpr const char* choice_mismatch(const format_spec& f) {
 
 /// Bytes of the codes of `count` elements; count is even.
 UFP4_HD constexpr std::size_t code_bytes(const format_spec& f, std::size_t count) {
-  return f.is_wide() ? count : count / 2;
+  return f.has_bytes() ? count : count / 2;
 }
 
 /// Whether the grid is that of elements of one byte, with a unit that leaves products of two units normal numbers.
-constexpr bool is_wide_grid(const format_spec& f) {
+constexpr bool is_byte_grid(const format_spec& f) {
   const float unit = f.grid.unit;
-  if (f.wide != wide_element::int8 && unit != decode(wide_layout(f.wide), 1)) return false;
-  return unit > 0x1p-60f && unit < 0x1p40f && (to_bits(unit) & 0x007FFFFFu) == 0 && f.grid == wide_grid(f.wide, unit);
+  if (f.byte != byte_element::int8 && unit != decode(byte_layout(f.byte), 1)) return false;
+  return unit > 0x1p-60f && unit < 0x1p40f && (to_bits(unit) & 0x007FFFFFu) == 0 && f.grid == byte_grid(f.byte, unit);
 }
 
 /// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
-  if (f.wide > wide_element::e2m3) return "the format's wide is no wide_element";
-  if (f.is_wide() && (f.choice.count != 0 || f.block.group[0] != 0))
+  if (f.byte > byte_element::e2m3) return "the format's byte is no byte_element";
+  if (f.has_bytes() && (f.choice.count != 0 || f.block.group[0] != 0))
     return "elements of one byte have one grid and no one-bit exponents";
-  if (f.is_wide() && !is_wide_grid(f)) return "a format with elements of one byte needs the grid of wide_grid()";
-  if (!f.is_wide() && (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f)))
+  if (f.has_bytes() && !is_byte_grid(f)) return "a format with elements of one byte needs the grid of byte_grid()";
+  if (!f.has_bytes() && (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f)))
     return "the format has no values; spec_of<nvfp4> is one that has";
   if (f.scale > scale_kind::e6m2) return "the format's scale is no scale_kind";
   if (const char* reason = block_mismatch(f.block)) return reason;
@@ -341,7 +346,7 @@ constexpr const char* format_mismatch(const format_spec& f) {
 /// Columns that an outer scale covers, of a row of `padded` columns; 0 without an array of outer scales.
 UFP4_HD constexpr std::size_t outer_columns(const format_spec& f, std::size_t padded) {
   if (!f.has_outer_array()) return 0;
-  return f.outer.span == outer_span::row ? padded : static_cast<std::size_t>(f.outer.segment);
+  return f.outer.span == outer_scale::kind::row ? padded : static_cast<std::size_t>(f.outer.segment);
 }
 /// The least common multiple of the columns of a run and of those that an outer scale covers, or 0.
 UFP4_HD constexpr std::size_t common_columns(std::size_t run, std::size_t covered) {
@@ -376,18 +381,18 @@ namespace ufp4::inline UFP4_TYPES {
 /// |         | grouped(64, 8, 4): with one-bit exponents of groups of columns                                |
 /// | Outer   | void; or, above e4m3 and ue5m3 scales, a second level: float or bf16 for the whole matrix,    |
 /// |         | per_row<float>, per_segment<128, float>. The other scale types' range needs none              |
-template <class Element, scale_format Scale, block_shape Block, class Outer = void>
+template <class Element, detail::scale_format Scale, block_shape Block, class Outer = void>
 struct block_format {
   static_assert(
       requires { detail::grids_of<Element>::choice; },
       "the element is an element_format, or one_of<...> of two to four");
   UFP4_BLOCK_RULES(UFP4_ASSERTION, Block)
   static_assert(
-      requires { outer_scale_of<Outer>::value; },
+      requires { detail::outer_scale_of<Outer>::value; },
       "the outer scale is void, float, bf16, per_row<T> or per_segment<cols, T>");
-  static constexpr outer_scale outer = outer_scale_of<Outer>::value;  ///< the scales above the block scales
-  UFP4_OUTER_RULES(UFP4_ASSERTION, outer, scale_traits<Scale>::kind, Block)
-  static_assert(detail::outer_mismatch(outer, scale_traits<Scale>::kind, Block) == nullptr,
+  static constexpr outer_scale outer = detail::outer_scale_of<Outer>::value;  ///< the scales above the block scales
+  UFP4_OUTER_RULES(UFP4_ASSERTION, outer, detail::scale_traits<Scale>::kind, Block)
+  static_assert(detail::outer_mismatch(outer, detail::scale_traits<Scale>::kind, Block) == nullptr,
                 "outer scales are float or bf16; a segment is a positive multiple of the block length");
 
   using format = block_format;   ///< the format that its matrices have, as of a compat preset
@@ -397,21 +402,21 @@ struct block_format {
   using outer_type = Outer;                                                        ///< void, float, per_row<float>, ...
   static constexpr block_shape block = Block;                                      ///< rows x B
   static constexpr std::size_t block_size = static_cast<std::size_t>(Block.cols);  ///< B
-  static constexpr bool two_level = outer.span != outer_span::none;                ///< has outer scales
-  static constexpr bool has_tensor_scale = outer.span == outer_span::tensor;       ///< one for the whole matrix
-  static constexpr bool has_outer_array = two_level && !has_tensor_scale;          ///< one for each row or segment
-  static constexpr bool is_wide = wide_element_format<Element>;                    ///< an element takes one byte
+  static constexpr bool two_level = outer.span != outer_scale::kind::none;         ///< has outer scales
+  static constexpr bool has_tensor_scale = outer.span == outer_scale::kind::tensor;  ///< one for the whole matrix
+  static constexpr bool has_outer_array = two_level && !has_tensor_scale;            ///< one for each row or segment
+  static constexpr bool has_bytes = detail::byte_element_format<Element>;            ///< an element takes one byte
   /// Bytes of what is stored for a block: sizeof(Scale), or more where the number of its grid does not fit there.
-  static constexpr int block_bytes = detail::block_bytes(scale_traits<Scale>::kind, grids - 1, Block);
-  static_assert(detail::group_mismatch(Block, scale_traits<Scale>::kind, grids - 1) == nullptr,
+  static constexpr int block_bytes = detail::block_bytes(detail::scale_traits<Scale>::kind, grids - 1, Block);
+  static_assert(detail::group_mismatch(Block, detail::scale_traits<Scale>::kind, grids - 1) == nullptr,
                 "one-bit exponents: groups are descending powers of two within a block of one row, at most 24 in all, "
                 "under a scale of 8 bits, with one grid");
-  UFP4_CHOICE_RULES(UFP4_ASSERTION, scale_traits<Scale>::kind, grids - 1, Block)
+  UFP4_CHOICE_RULES(UFP4_ASSERTION, detail::scale_traits<Scale>::kind, grids - 1, Block)
   /// Whether the scales of a matrix are an array of Scale, scales(); otherwise there is scale_bytes() only.
   static constexpr bool has_scale_array = !has_outer_array && block_bytes == sizeof(Scale);
   /// Codes, block scales and the outer scales of segments; one of a row or of the matrix adds to the whole.
   static constexpr double bits_per_element =
-      (is_wide ? 8.0 : 4.0) + 8.0 * block_bytes / (Block.rows * Block.cols) +
+      (has_bytes ? 8.0 : 4.0) + 8.0 * block_bytes / (Block.rows * Block.cols) +
       (outer.segment == 0 ? 0.0 : (outer.type == scale_kind::f32 ? 32.0 : 16.0) / Block.rows / outer.segment);
 };
 
@@ -420,6 +425,10 @@ struct block_format {
 #undef UFP4_OUTER_RULES
 #undef UFP4_REASON
 #undef UFP4_ASSERTION
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
 
 /// Whether F is an instance of block_format.
 template <class F>
@@ -431,13 +440,17 @@ struct is_block_format<block_format<E, S, B, T>> : std::true_type {};
 template <class F>
 concept any_block_format = is_block_format<F>::value;
 
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// The format F as data.
-template <any_block_format F>
+template <detail::any_block_format F>
 inline constexpr format_spec spec_of = {detail::grids_of<typename F::element_type>::first,
-                                        scale_traits<typename F::scale_type>::kind,
+                                        detail::scale_traits<typename F::scale_type>::kind,
                                         F::block,
                                         F::outer,
-                                        detail::wide_of<typename F::element_type>(),
+                                        detail::byte_element_of<typename F::element_type>(),
                                         detail::grids_of<typename F::element_type>::choice};
 
 }  // namespace ufp4::inline UFP4_TYPES

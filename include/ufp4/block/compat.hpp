@@ -241,13 +241,13 @@ struct ggml_nvfp4 : preset_type<block_format<fp4<E2M1>, e4m3, 16>, detail::ggml_
 
 /// A preset: a type with a block format and a coder. A type of a user that has both is accepted by quantize, too.
 template <class P>
-concept preset = any_block_format<typename P::format> && block_codec<typename P::coder>;
+concept preset = ufp4::detail::any_block_format<typename P::format> && block_codec<typename P::coder>;
 static_assert(preset<ggml_mxfp4> && preset<te_nvfp4> && preset<torchao_nvfp4> && preset<torchao_mx_even> &&
               preset<te_nvfp4_four_over_six<>> && preset<fouroversix_nvfp4<>>);
 
 }  // namespace ufp4::compat::inline UFP4_TYPES
 
-namespace ufp4::inline UFP4_TYPES {
+namespace ufp4::detail::inline UFP4_TYPES {
 
 /// The block format that a quantizer target is stored in.
 template <class F>
@@ -257,4 +257,4 @@ using format_of = typename F::format;
 template <class F>
 concept quantizer_target = any_block_format<F> || compat::preset<F>;
 
-}  // namespace ufp4::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_TYPES

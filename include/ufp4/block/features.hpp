@@ -94,11 +94,11 @@ UFP4_HD constexpr features features_of(scale_kind kind) {
 UFP4_HD constexpr features parts_of(const format_spec& f) {
   const bool further = f.choice.count != 0 || f.block.group.wide != 0 || f.has_outer_array();
   return only_if(further || f.scale == scale_kind::e6m2, features::further_parts) |
-         only_if(f.wide == wide_element::int8, features::byte_element) |
-         only_if(f.wide > wide_element::int8, features::byte_float);
+         only_if(f.byte == byte_element::int8, features::byte_element) |
+         only_if(f.byte > byte_element::int8, features::byte_float);
 }
 /// Whether a format has parts that only portable kernels and those named `extended` know.
-UFP4_HD constexpr bool needs_portable(const format_spec& f) {
+UFP4_HD constexpr bool has_extended_blocks(const format_spec& f) {
   return has(parts_of(f), features::further_parts | features::byte_float);
 }
 constexpr features features_of(const format_spec& f) {
@@ -110,7 +110,7 @@ constexpr features features_of(const format_spec& f) {
                         : f.block.cols == 16 ? features::block_16
                         : f.block.cols == 32 ? features::block_32
                                              : features::long_block);
-  return f.is_wide() ? all : all | (several ? grid_features : features_of(f.grid));
+  return f.has_bytes() ? all : all | (several ? grid_features : features_of(f.grid));
 }
 
 // ---- What `needs` tells of a call's data; read from the data only where it does not tell.
@@ -124,8 +124,8 @@ UFP4_HD constexpr scale_kind scale_in(const format_spec& f) {
   return f.scale;
 }
 template <features needs>
-UFP4_HD constexpr bool is_wide_in(const format_spec& f) {
-  return has(needs, element_features) && f.is_wide();
+UFP4_HD constexpr bool has_bytes_in(const format_spec& f) {
+  return has(needs, element_features) && f.has_bytes();
 }
 
 }  // namespace ufp4::detail::inline UFP4_TYPES

@@ -80,10 +80,6 @@ UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const sca
   return best;
 }
 
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::inline UFP4_CODE {
-
 /// One of the grids of a block, and the scale for it.
 struct grid_and_scale {
   int grid;           ///< its number
@@ -105,4 +101,4 @@ UFP4_HD inline grid_and_scale choose_grid_of(const format_spec& f, const scale_r
   return best;
 }
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::detail::inline UFP4_CODE

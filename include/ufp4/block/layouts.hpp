@@ -12,7 +12,7 @@
 
 #include <ufp4/block/packing.hpp>
 
-namespace ufp4::inline UFP4_CODE {
+namespace ufp4::compat::inline UFP4_CODE {
 
 /// The index of scale (row, col) in the 128x4 layout of a matrix with `cols` scales in a row.
 UFP4_HD constexpr std::size_t swizzled_index(std::size_t row, std::size_t col, std::size_t cols) {
@@ -48,7 +48,8 @@ constexpr void split_halves(const std::uint8_t* packed, std::size_t blocks, std:
   for (std::size_t b = 0; b < blocks; ++b)
     for (std::size_t j = 0; j < bytes; ++j) {
       const std::uint8_t* block = packed + b * bytes;
-      out[b * bytes + j] = static_cast<std::uint8_t>(code_at(block, j) | code_at(block, j + bytes) << 4);
+      out[b * bytes + j] =
+          static_cast<std::uint8_t>(ufp4::detail::code_at(block, j) | ufp4::detail::code_at(block, j + bytes) << 4);
     }
 }
 
@@ -63,4 +64,4 @@ constexpr void join_halves(const std::uint8_t* split, std::size_t blocks, std::s
     }
 }
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::compat::inline UFP4_CODE

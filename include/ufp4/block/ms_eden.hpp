@@ -18,7 +18,7 @@ inline constexpr float ms_eden_largest_scale = 256.0f;
 
 /// The reason why a format, or a transform, has no MS-EDEN; or nullptr.
 constexpr const char* ms_eden_mismatch(const format_spec& f, const transform_spec& t) {
-  const bool plain = !f.is_wide() && f.choice.count == 0 && f.block.group[0] == 0 && f.block.rows == 1;
+  const bool plain = !f.has_bytes() && f.choice.count == 0 && f.block.group[0] == 0 && f.block.rows == 1;
   if (!plain || f.scale != scale_kind::e4m3 || !f.has_tensor_scale() || f.outer.type != scale_kind::f32)
     return "MS-EDEN is for formats of one grid in blocks of one row with e4m3 scales and a tensor scale (nvfp4)";
   if (t.n < static_cast<std::uint32_t>(f.block.cols)) return "MS-EDEN needs a transform of at least the block's length";
@@ -52,7 +52,7 @@ struct ms_eden_coder {
     return scale.bits;
   }
 };
-static_assert(block_codec<ms_eden_coder>);
+static_assert(ufp4::compat::block_codec<ms_eden_coder>);
 
 /// u >= 0 to one of the two neighbouring values of the scale type with the random bits r, 0 .. 65535 (numerics 3).
 UFP4_HD constexpr std::uint32_t round_scale_stochastically(scale_kind kind, float u, std::uint32_t r) {

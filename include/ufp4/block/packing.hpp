@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <ufp4/detail/compiler.hpp>
 
-namespace ufp4::inline UFP4_CODE {
+namespace ufp4::detail::inline UFP4_CODE {
 
 /// Packs `count` codes, one in a byte, into count / 2 bytes. count is even.
 UFP4_HD constexpr void pack_codes(const std::uint8_t* codes, std::size_t count, std::uint8_t* packed) {
@@ -27,4 +27,4 @@ UFP4_HD constexpr std::uint8_t code_at(const std::uint8_t* packed, std::size_t k
   return packed[k / 2] >> (4 * (k & 1)) & 15u;
 }
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::detail::inline UFP4_CODE

@@ -37,15 +37,19 @@ using razer = block_format<one_of<fp4_remapped<E2M1, -5>, fp4_remapped<E2M1, 5>>
 
 /// HiF4 (arXiv 2602.11287): 64 numbers of sign and two bits under an e6m2 scale; groups of 8 and of 4 have exponents.
 using hif4 = block_format<fp4<E1M2>, e6m2, grouped(64, 8, 4)>;
-// Wide: elements of one byte, for activations beside 4-bit weights with blocks of the same length.
+// Elements of one byte, for activations beside 4-bit weights with blocks of the same length.
 using int8_f32 = block_format<int8, float, 16>;  ///< binary32 scales: beside nvfp4 and the *_f32 formats
 using mxint8 = block_format<int8q6, e8m0, 32>;   ///< OCP MXINT8: beside mxfp4, mx_e1m2 and mxint4
 
-// Wide floats: references with elements of more bits, of OCP Microscaling Formats v1.0.
+// Floats of a byte: references with elements of more bits, of OCP Microscaling Formats v1.0.
 using mxfp8_e4m3 = block_format<fp8_e4m3, e8m0, 32>;  ///< OCP MXFP8 with E4M3
 using mxfp8_e5m2 = block_format<fp8_e5m2, e8m0, 32>;  ///< OCP MXFP8 with E5M2
 using mxfp6_e3m2 = block_format<fp6_e3m2, e8m0, 32>;  ///< OCP MXFP6 with E3M2; a code of 6 bits takes a byte
 using mxfp6_e2m3 = block_format<fp6_e2m3, e8m0, 32>;  ///< OCP MXFP6 with E2M3; a code of 6 bits takes a byte
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
 
 /// A string literal as a template argument.
 template <std::size_t size>
@@ -82,7 +86,7 @@ using extended_presets =
     preset_rows<preset_row<tetrajet2, "tetrajet2">, preset_row<if4, "if4">, preset_row<hif4, "hif4">,
                 preset_row<mixfp4, "mixfp4">, preset_row<razer, "razer">>;
 /// The presets whose elements take one byte, which GPUs, casts, prepacking and GGUF do not have.
-using wide_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
+using byte_presets = preset_rows<preset_row<int8_f32, "int8_f32">, preset_row<mxint8, "mxint8">>;
 /// The presets of 8-bit and 6-bit floats.
 using reference_presets = preset_rows<preset_row<mxfp8_e4m3, "mxfp8_e4m3">, preset_row<mxfp8_e5m2, "mxfp8_e5m2">,
                                       preset_row<mxfp6_e3m2, "mxfp6_e3m2">, preset_row<mxfp6_e2m3, "mxfp6_e2m3">>;
@@ -92,31 +96,13 @@ template <class Visit, class... Rows>
 constexpr void for_each_row(preset_rows<Rows...>, Visit&& visit) {
   (visit(Rows{}), ...);
 }
-/// The same for every preset that all backends have.
+/// The same for every row of every list, the 4-bit ones first.
 template <class Visit>
-constexpr void for_each_preset(Visit&& visit) {
+constexpr void for_every_preset(Visit&& visit) {
   for_each_row(presets{}, visit);
-}
-/// The same for every preset of extended_presets.
-template <class Visit>
-constexpr void for_each_extended_preset(Visit&& visit) {
   for_each_row(extended_presets{}, visit);
-}
-/// The same for every preset of elements of one byte.
-template <class Visit>
-constexpr void for_each_wide_preset(Visit&& visit) {
-  for_each_row(wide_presets{}, visit);
-}
-/// The same for every preset of reference_presets.
-template <class Visit>
-constexpr void for_each_reference_preset(Visit&& visit) {
+  for_each_row(byte_presets{}, visit);
   for_each_row(reference_presets{}, visit);
 }
-/// The same for every preset; those of 4 bits first.
-template <class Visit>
-constexpr void for_each_named_preset(Visit&& visit) {
-  for_each_preset(visit), for_each_extended_preset(visit);
-  for_each_wide_preset(visit), for_each_reference_preset(visit);
-}
 
-}  // namespace ufp4::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_TYPES

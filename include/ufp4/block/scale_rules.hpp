@@ -15,6 +15,10 @@ enum class search_error : std::uint8_t {
   largest    ///< not a sum: the largest magnitude of an error; of choose_grid only
 };
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// The scales that a search compares: from `below` steps under the rule's scale to `above` steps over it. A step is a
 /// code of an 8-bit scale; for float and bf16 scales 1/32 of the rule's scale. Codes that do not exist are left out.
 struct search_window {
@@ -48,21 +52,26 @@ struct rule_type {
 
 /// The default: mx_floor for e8m0 scales; amax / qmax, rounded to nearest, for the other scale types.
 struct default_scale : rule_type<scale_rule_spec::kind::by_format> {};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// For e4m3, ue5m3, e6m2 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use
 /// it with stochastic rounding, which shrinks values otherwise (attenuation .9965 on a Gaussian; .9999 with scale_up).
-struct scale_up : rule_type<scale_rule_spec::kind::up> {};
+struct scale_up : detail::rule_type<detail::scale_rule_spec::kind::up> {};
 /// For e8m0: floor(log2 amax) - floor(log2 qmax). OCP Microscaling Formats v1.0, section 6.3.
-struct mx_floor : rule_type<scale_rule_spec::kind::mx_floor> {};
+struct mx_floor : detail::rule_type<detail::scale_rule_spec::kind::mx_floor> {};
 /// For e8m0: the same of amax rounded to the element's mantissa bits, ties to even.
-struct mx_even : rule_type<scale_rule_spec::kind::mx_even> {};
+struct mx_even : detail::rule_type<detail::scale_rule_spec::kind::mx_even> {};
 /// For e8m0: the smallest power of two with which no element saturates.
-struct mx_ceil : rule_type<scale_rule_spec::kind::mx_ceil> {};
+struct mx_ceil : detail::rule_type<detail::scale_rule_spec::kind::mx_ceil> {};
 /// For two-level E2M1: amax becomes 6 or 4, whichever has the smaller error. Cook et al., arXiv 2512.02010.
 struct four_over_six {
   search_error error = search_error::squared;  ///< what is compared
 
-  UFP4_MEMBER constexpr scale_rule_spec spec() const {
-    return {.what = scale_rule_spec::kind::four_over_six, .error = error};
+  UFP4_MEMBER constexpr detail::scale_rule_spec spec() const {
+    return {.what = detail::scale_rule_spec::kind::four_over_six, .error = error};
   }
 };
 /// The format's default of a percentile of the magnitudes of a block instead of their amax, so that rare large values
@@ -71,23 +80,23 @@ struct four_over_six {
 struct percentile {
   std::uint16_t per_mille = 900;  ///< 1 to 1000; 1000 is the amax
 
-  UFP4_MEMBER constexpr scale_rule_spec spec() const {
-    return {.what = scale_rule_spec::kind::percentile, .per_mille = per_mille};
+  UFP4_MEMBER constexpr detail::scale_rule_spec spec() const {
+    return {.what = detail::scale_rule_spec::kind::percentile, .per_mille = per_mille};
   }
 };
 /// The scale with the smallest squared error in a window around that of the call's rule: search_window.
 struct mse_search {
-  std::uint8_t below = search_window::by_format;  ///< steps
-  std::uint8_t above = search_window::by_format;  ///< steps
+  std::uint8_t below = detail::search_window::by_format;  ///< steps
+  std::uint8_t above = detail::search_window::by_format;  ///< steps
 
-  UFP4_MEMBER constexpr scale_rule_spec spec() const { return {.searches = true, .window = {below, above}}; }
+  UFP4_MEMBER constexpr detail::scale_rule_spec spec() const { return {.searches = true, .window = {below, above}}; }
 };
 /// The same with the smallest sum of the magnitudes of the errors.
 struct mae_search {
-  std::uint8_t below = search_window::by_format;  ///< steps
-  std::uint8_t above = search_window::by_format;  ///< steps
+  std::uint8_t below = detail::search_window::by_format;  ///< steps
+  std::uint8_t above = detail::search_window::by_format;  ///< steps
 
-  UFP4_MEMBER constexpr scale_rule_spec spec() const {
+  UFP4_MEMBER constexpr detail::scale_rule_spec spec() const {
     return {.searches = true, .error = search_error::absolute, .window = {below, above}};
   }
 };
@@ -95,23 +104,14 @@ struct mae_search {
 struct choose_grid {
   search_error by = search_error::squared;  ///< the grid with the smallest is chosen; of equal ones the first
 };
-static_assert(builtin_scale_rule<scale_up> && builtin_scale_rule<mse_search> && builtin_scale_rule<percentile> &&
-              builtin_scale_rule<scale_rule_spec>);
+static_assert(detail::builtin_scale_rule<scale_up> && detail::builtin_scale_rule<mse_search> &&
+              detail::builtin_scale_rule<percentile> && detail::builtin_scale_rule<detail::scale_rule_spec>);
 
 /// The constants of a two-level format, from the amax of what an outer scale covers: the tensor, a row or a segment.
 struct tensor_constants {
   float decode = 1;        ///< T: the outer scale that is stored
   float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
   float encode = 1;        ///< S
-};
-
-/// The scale of one block. Codes are those of x * factor, or of x / factor if `divides`; all +0 if factor is 0.
-struct block_scale {
-  std::uint32_t bits;  ///< the stored block scale
-  float effective;     ///< block scale times tensor scale: the factor of decoded values
-  float factor;        ///< see above
-  bool divides;        ///< whether codes are those of x / factor
-  float rescale = 1;   ///< of grids with a factor: its reciprocal, by which the scaled values are multiplied
 };
 
 /// The values of one block: rows of `cols` floats, `stride` floats apart.
@@ -140,6 +140,19 @@ struct quantize_report {
 
 }  // namespace ufp4::inline UFP4_TYPES
 
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// The scale of one block. Codes are those of x * factor, or of x / factor if `divides`; all +0 if factor is 0.
+struct block_scale {
+  std::uint32_t bits;  ///< the stored block scale
+  float effective;     ///< block scale times tensor scale: the factor of decoded values
+  float factor;        ///< see above
+  bool divides;        ///< whether codes are those of x / factor
+  float rescale = 1;   ///< of grids with a factor: its reciprocal, by which the scaled values are multiplied
+};
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
 namespace ufp4::detail::inline UFP4_CODE {
 
 using rule_kind = scale_rule_spec::kind;
@@ -148,13 +161,13 @@ using rule_kind = scale_rule_spec::kind;
 UFP4_HD constexpr bool has_float_steps(scale_kind kind) { return kind == scale_kind::f32 || kind == scale_kind::bf16; }
 /// The value of a code of a format, without scales.
 UFP4_HD constexpr float value_of(const format_spec& f, std::uint8_t code) {
-  if (f.wide == wide_element::int8) return static_cast<float>(static_cast<std::int8_t>(code)) * f.grid.unit;
-  if (f.is_wide()) return wide_float_value(f.wide, code);
+  if (f.byte == byte_element::int8) return static_cast<float>(static_cast<std::int8_t>(code)) * f.grid.unit;
+  if (f.has_bytes()) return byte_float_value(f.byte, code);
   return f.grid.value[code];
 }
 UFP4_HD constexpr float value_of(const grid4& grid, std::uint8_t code) { return grid.value[code]; }
 UFP4_HD constexpr std::uint8_t zero_code(const format_spec& f) {
-  return f.is_wide() ? std::uint8_t{0} : f.grid.code[f.grid.zero];
+  return f.has_bytes() ? std::uint8_t{0} : f.grid.code[f.grid.zero];
 }
 UFP4_HD constexpr std::uint8_t zero_code(const grid4& grid) { return grid.code[grid.zero]; }
 /// The value of a code in a block with these stored bits, without scales and one-bit exponents.
@@ -166,8 +179,8 @@ UFP4_HD constexpr float qmax_in(const grid4& grid) { return grid.qmax; }
 /// The code of t, which is not a NaN.
 template <rounding_policy Rounding>
 UFP4_HD constexpr std::uint8_t round_to_code(const format_spec& f, const Rounding& r, float t, std::uint64_t index) {
-  if (f.wide == wide_element::int8) return round_to_int8(f.grid.unit, r, t, index);
-  if (f.is_wide()) return round_to_minifloat(wide_layout(f.wide), r, t, index);
+  if (f.byte == byte_element::int8) return round_to_int8(f.grid.unit, r, t, index);
+  if (f.has_bytes()) return round_to_minifloat(byte_layout(f.byte), r, t, index);
   return round_to_grid(f.grid, r, t, index);
 }
 
@@ -197,7 +210,7 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
   if (rule.searches) return "four_over_six and a search near a scale are two searches; choose one";
   if (f.choice.count != 0 || f.block.group[0] != 0)
     return "four_over_six is for formats of one grid without one-bit exponents";
-  if (f.two_level() && f.grid.qmax == 6.0f && !f.is_wide()) return nullptr;
+  if (f.two_level() && f.grid.qmax == 6.0f && !f.has_bytes()) return nullptr;
   return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
 }
 
@@ -355,10 +368,6 @@ UFP4_HD inline float percentile_of(const block_values& v, int per_mille, float a
   return least == 0 ? amax : to_float(least);
 }
 
-}  // namespace ufp4::detail::inline UFP4_CODE
-
-namespace ufp4::inline UFP4_CODE {
-
 /// The scale of a block of finite values with this amax.
 UFP4_HD inline block_scale choose_scale(const format_spec& f, const scale_rule_spec& rule,
                                         const tensor_constants& tensor, const block_values& v, float amax) {
@@ -393,4 +402,4 @@ UFP4_HD block_scale choose_scale(const format_spec& f, const Rule& rule, const t
   return scale_from_bits(f, tensor, encode_scale(f.scale, f.two_level() ? wanted / tensor.decode : wanted));
 }
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::detail::inline UFP4_CODE

@@ -59,7 +59,7 @@ inline bool flag(const char* member, std::int32_t value) {
 }
 inline std::uint8_t steps(const char* member, std::int32_t value) {
   expects(value >= -1 && value <= 254, member, " must be -1 to 254, got ", value);
-  return value < 0 ? search_window::by_format : static_cast<std::uint8_t>(value);
+  return value < 0 ? ufp4::detail::search_window::by_format : static_cast<std::uint8_t>(value);
 }
 
 inline cpu::isa isa_of(const char* wanted) {
@@ -80,7 +80,7 @@ class context_of {
     if (given_.executor != nullptr) context_.executor = cpu::executor_ref(*this);
   }
   context_of(const context_of&) = delete;
-  void operator()(std::size_t count, task_ref task) const {
+  void operator()(std::size_t count, ufp4::cpu::task_ref task) const {
     given_.executor(given_.executor_state, count, task.call, task.object);
   }
   operator const cpu::context&() const { return context_; }
@@ -108,7 +108,7 @@ inline ufp4_transform to_c(const transform_spec& t) {
 /// The grid of a preset with these values, bit for bit; one of the program's own otherwise.
 inline grid4 grid_of_format(const ufp4_format& f) {
   grid4 grid{};
-  for_each_preset([&](auto row) {
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, [&](auto row) {
     if (std::memcmp(row.spec.grid.value, f.values, sizeof f.values) == 0) grid = row.spec.grid;
   });
   if (grid.levels == 0) grid = grid_of_values(f.values);
@@ -120,28 +120,28 @@ inline grid4 grid_of_format(const ufp4_format& f) {
   return grid;
 }
 /// The constants of elements of one byte; their values must be 0 .. 15 units, or those of the float's first codes.
-inline grid4 wide_grid_of_format(const ufp4_format& f, wide_element kind) {
+inline grid4 byte_grid_of_format(const ufp4_format& f, ufp4::detail::byte_element kind) {
   const float unit = f.values[1];
-  const bool integers = kind == wide_element::int8;
+  const bool integers = kind == ufp4::detail::byte_element::int8;
   for (std::uint32_t c = 0; c < 16; ++c) {
-    expects(integers || f.values[c] == wide_float_value(kind, c),
+    expects(integers || f.values[c] == ufp4::detail::byte_float_value(kind, c),
             "format.values must be those of the codes 0 to 15 of format.element ", f.element, ", got ", f.values[c],
             " as values[", c, "]");
     expects(!integers || f.values[c] == static_cast<float>(c) * unit,
             "format.values of UFP4_ELEMENT_INT8 must be 0 to 15 times values[1], ", unit, ", got ", f.values[c],
             " as values[", c, "]");
   }
-  return wide_grid(kind, unit);
+  return ufp4::detail::byte_grid(kind, unit);
 }
 /// ufp4_format::has_tensor_scale of extended preset i: a format that the other members do not describe.
 inline constexpr std::int32_t first_extended = 256;
 
 inline ufp4_format to_c(const format_spec& f) {
   ufp4_format out{{},           static_cast<std::int32_t>(f.scale), f.block.rows,
-                  f.block.cols, f.has_tensor_scale() ? 1 : 0,       static_cast<std::int32_t>(f.wide)};
+                  f.block.cols, f.has_tensor_scale() ? 1 : 0,       static_cast<std::int32_t>(f.byte)};
   for (std::uint8_t c = 0; c < 16; ++c) out.values[c] = value_of(f, c);
   std::int32_t mark = first_extended;
-  for_each_extended_preset([&](auto row) {
+  ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, [&](auto row) {
     if (f == row.spec) out.has_tensor_scale = mark;
     ++mark;
   });
@@ -151,13 +151,13 @@ inline ufp4_format to_c(const format_spec& f) {
 inline format_spec extended_format(const ufp4_format& f) {
   format_spec found{};
   std::int32_t mark = first_extended;
-  for_each_extended_preset([&](auto row) {
+  ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, [&](auto row) {
     if (f.has_tensor_scale == mark++) found = row.spec;
   });
   expects(found.grid.levels != 0, "invalid format.has_tensor_scale ", f.has_tensor_scale);
   const ufp4_format expected = to_c(found);
-  expects(std::memcmp(&expected, &f, sizeof f) == 0, "a member of the format ", std::string(preset_name(found)),
-          " was changed; only its name, in ufp4_preset, selects it");
+  expects(std::memcmp(&expected, &f, sizeof f) == 0, "a member of the format ",
+          std::string(ufp4::detail::preset_name(found)), " was changed; only its name, in ufp4_preset, selects it");
   return found;
 }
 
@@ -165,12 +165,12 @@ inline format_spec format_of(const ufp4_format* format) {
   const ufp4_format& f = given("format", format);
   if (f.has_tensor_scale >= first_extended) return extended_format(f);
   const auto scale = chosen<scale_kind>("format.scale", f.scale, UFP4_SCALE_E8M0);
-  const auto wide = chosen<wide_element>("format.element", f.element, UFP4_ELEMENT_E2M3);
-  format_spec out{wide == wide_element::none ? grid_of_format(f) : wide_grid_of_format(f, wide),
+  const auto byte = chosen<ufp4::detail::byte_element>("format.element", f.element, UFP4_ELEMENT_E2M3);
+  format_spec out{byte == ufp4::detail::byte_element::none ? grid_of_format(f) : byte_grid_of_format(f, byte),
                   scale,
                   {f.block_rows, f.block_cols},
                   flag("format.has_tensor_scale", f.has_tensor_scale) ? outer_scale::per_tensor() : outer_scale{},
-                  wide};
+                  byte};
   check_format(function, out);
   return out;
 }
@@ -245,13 +245,13 @@ inline gemm_options options_of(const ufp4_gemm_options* given_options, std::size
 }
 
 /// The policies of a call. They refer to `counted`, which the caller's counts are copied from.
-inline ufp4::quantize_options<> options_of(const ufp4_quantize_options& o, const transform_spec& transform,
-                                           quantize_report& counted) {
-  ufp4::quantize_options<> out;
+inline ufp4::detail::quantize_options<> options_of(const ufp4_quantize_options& o, const transform_spec& transform,
+                                                   quantize_report& counted) {
+  ufp4::detail::quantize_options<> out;
   out.transform = transform;
   out.rounding.what = chosen<rounding_spec::kind>("options.rounding", o.rounding, UFP4_STOCHASTIC);
   out.rounding.random_bits = {.seed = o.seed, .stream = o.stream};
-  out.rule.what = chosen<scale_rule_spec::kind>("options.rule", o.rule, UFP4_RULE_PERCENTILE);
+  out.rule.what = chosen<ufp4::detail::scale_rule_spec::kind>("options.rule", o.rule, UFP4_RULE_PERCENTILE);
   out.rule.searches = flag("options.searches", o.searches);
   out.rule.error = chosen<search_error>("options.error", o.error, UFP4_ABSOLUTE_ERROR);
   out.rule.grids = chosen<search_error>("options.choose_grid", o.choose_grid, UFP4_LARGEST_ERROR);

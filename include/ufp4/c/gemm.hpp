@@ -7,9 +7,9 @@
 #include <vector>
 
 namespace ufp4::c::detail::inline UFP4_CODE {
-using right_operand = std::variant<any_quantized_view, any_prepacked_view>;
+using right_operand = std::variant<any_quantized_view, ufp4::detail::any_prepacked_view>;
 inline right_operand right_of(const ufp4_quantized* b) {
-  if (is_prepacked(b)) return view_of<any_prepacked_view>("b", b);
+  if (is_prepacked(b)) return view_of<ufp4::detail::any_prepacked_view>("b", b);
   return view_of("b", b);
 }
 
@@ -62,7 +62,7 @@ std::int32_t ufp4_gemm(const ufp4_context* context, const ufp4_quantized* a, con
 std::int32_t ufp4_gemm_plain(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
                              const ufp4_matrix* c, const ufp4_gemm_options* options) {
   return guarded(__func__, [&] {
-    plain_side side(matrix_view<const float>{});
+    unquantized_side side(matrix_view<const float>{});
     side.x = source_of(matrix_of("a", a));
     side.transform = transform_of(&given("b", b).transform);  // A is transformed as B was
     gemm(context, side, b, c, options);

@@ -13,7 +13,8 @@ inline void describe(const ufp4_format* format, std::size_t rows, std::size_t co
   const format_spec f = format_of(format);
   const transform_spec t = transform_of(transform);
   const quantized_shape shape{f, 1, rows, cols, t};
-  const quantized_size size = layout == UFP4_CANONICAL ? storage_of(function, shape) : prepacked_size(function, shape);
+  const ufp4::detail::quantized_size size =
+      layout == UFP4_CANONICAL ? storage_of(function, shape) : prepacked_size(function, shape);
   *q = {*format, to_c(t), rows, cols, nullptr, nullptr, size.codes, size.scales, 1.0f, layout};
 }
 
@@ -63,14 +64,14 @@ std::uint32_t ufp4_abi_version() { return UFP4_ABI_VERSION; }
 const char* ufp4_version() { return version_string; }
 const char* ufp4_error_message() { return last_failure.text; }
 
-std::size_t ufp4_preset_count() { return presets::size + extended_presets::size; }
+std::size_t ufp4_preset_count() { return presets::size + ufp4::detail::extended_presets::size; }
 const char* ufp4_preset_name(std::size_t i) {
   const char* name = nullptr;
   const auto look = [&](auto row) {
     if (i-- == 0) name = row.name;
   };
-  for_each_preset(look);
-  for_each_extended_preset(look);
+  ufp4::detail::for_each_row(ufp4::detail::presets{}, look);
+  ufp4::detail::for_each_row(ufp4::detail::extended_presets{}, look);
   return name;
 }
 std::int32_t ufp4_preset(const char* name, ufp4_format* format) {
@@ -139,7 +140,7 @@ std::int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quantized* 
     const context_of ctx(context);
     with_view(matrix_of("out", out), [&](const auto& view) {
       if (is_prepacked(q))
-        dequantize(view_of<any_prepacked_view>("q", q), view, ctx);
+        dequantize(view_of<ufp4::detail::any_prepacked_view>("q", q), view, ctx);
       else
         dequantize(view_of("q", q), view, ctx);
     });
@@ -163,8 +164,7 @@ std::int32_t ufp4_measure(const ufp4_context* context, const ufp4_format* format
     const source from = source_of(matrix_of("x", x));
     const format_spec f = format_of(format);
     analysis::detail::totals measured;
-    with_options(options, transform,
-                 [&](const auto& all) { analysis::detail::add_piece(ctx, f, from, all, measured); });
+    with_options(options, transform, [&](const auto& all) { analysis::detail::add_part(ctx, f, from, all, measured); });
     *report = to_c(measured.result(f));
   });
 }

@@ -1,16 +1,16 @@
-// ufp4 - the loops around a vector kernel's register tile: slices of K, panels of columns, tiles of rows.
+// ufp4 - the loops around a vector kernel's register tile: panels of K, panels of columns, tiles of rows.
 // SPDX-License-Identifier: Apache-2.0
 //
 // blocked_gemm: a kernel has these static members.
 //
-// | rows, cols, depth | of a register tile of C; K of a slice: a multiple of 256, so of every block and transform   |
+// | rows, cols, depth | of a register tile of C; K of a panel: a multiple of 256, so of every block and transform   |
 // | left_bytes        | (job, k): of a tile's `rows` packed rows up to k; linear in k                               |
 // | right_bytes       | (job, k): of a tile's `cols` packed columns                                                 |
 // | pack_left         | (job, row, live, k, depth, out): rows beyond live count as zeros                            |
 // | pack_right        | (job, col, live, k, depth, out): the same for columns                                       |
-// | multiply          | (job, left, right, live, depth, acc, stride): adds the slice's products to live x cols sums |
+// | multiply          | (job, left, right, live, depth, acc, stride): adds the panel's products to live x cols sums |
 //
-// A slice of the right operand is decoded once and stays in the first-level cache while all rows are multiplied by it.
+// A panel of the right operand is decoded once and stays in the first-level cache while all rows are multiplied by it.
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>

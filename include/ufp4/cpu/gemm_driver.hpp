@@ -43,12 +43,12 @@ inline gemm_plan plan_gemm(const gemm_table& table, const gemm_job& job, isa tie
 }
 
 /// Consecutive rows of one job, at most part_rows, that are packed together.
-struct gemm_piece {
+struct gemm_strip {
   const gemm_plan* plan;
   std::size_t row, rows;
   std::size_t left_at;     ///< offset of its packed rows
-  std::size_t first_task;  ///< among all parts of a wave
-  std::size_t first_pack;  ///< among all packing tasks of a wave
+  std::size_t first_task;  ///< among all parts of a batch
+  std::size_t first_pack;  ///< among all packing tasks of a batch
 
   std::size_t parts() const { return (plan->job->out.cols + plan->kernel->part_cols - 1) / plan->kernel->part_cols; }
   /// Rows of one packing task: whole register tiles.
@@ -99,39 +99,39 @@ class scratch_pool {
   char* used_;
 };
 
-/// Consecutive pieces whose packed rows are in memory at the same time.
-struct gemm_wave {
+/// Consecutive strips whose packed rows are in memory at the same time.
+struct gemm_batch {
   static constexpr std::size_t memory = std::size_t{64} << 20;
 
-  gemm_piece* pieces;
+  gemm_strip* strips;
   std::size_t count = 0, left_bytes = 0, scratch_bytes = 0, tasks = 0, packs = 0;
 
   void add(const gemm_plan& plan, std::size_t row, std::size_t rows) {
-    const gemm_piece& piece = *::new (pieces + count++) gemm_piece{&plan, row, rows, left_bytes, tasks, packs};
+    const gemm_strip& strip = *::new (strips + count++) gemm_strip{&plan, row, rows, left_bytes, tasks, packs};
     left_bytes += plan.kernel->left_bytes(*plan.job, rows);
     const std::size_t scratch = plan.kernel->scratch_bytes(*plan.job, rows);
     scratch_bytes = scratch > scratch_bytes ? scratch : scratch_bytes;
-    tasks += piece.parts();
-    packs += piece.packs();
+    tasks += strip.parts();
+    packs += strip.packs();
   }
 
-  /// The last piece whose `first` is not beyond a task.
-  const gemm_piece& piece_of(std::size_t gemm_piece::* first, std::size_t task) const {
+  /// The last strip whose `first` is not beyond a task.
+  const gemm_strip& strip_of(std::size_t gemm_strip::* first, std::size_t task) const {
     std::size_t low = 0, high = count;
     while (high - low > 1) {
       const std::size_t middle = (low + high) / 2;
-      (pieces[middle].*first <= task ? low : high) = middle;
+      (strips[middle].*first <= task ? low : high) = middle;
     }
-    return pieces[low];
+    return strips[low];
   }
 };
 
 /// Packs the left operands; a small amount on the caller's thread.
-inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left) {
+inline void pack_batch(const context& ctx, const gemm_batch& batch, std::byte* left) {
   constexpr std::size_t few_bytes = std::size_t{1} << 17;  // about 20 microseconds
-  if (wave.left_bytes == 0) return;
-  parallel_for(wave.left_bytes < few_bytes ? context{.threads = 1} : ctx, wave.packs, [&](std::size_t task) {
-    const gemm_piece& p = wave.piece_of(&gemm_piece::first_pack, task);
+  if (batch.left_bytes == 0) return;
+  parallel_for(batch.left_bytes < few_bytes ? context{.threads = 1} : ctx, batch.packs, [&](std::size_t task) {
+    const gemm_strip& p = batch.strip_of(&gemm_strip::first_pack, task);
     const gemm_kernel& kernel = *p.plan->kernel;
     const std::size_t first = (task - p.first_pack) * p.pack_rows(), rows = p.rows - first;
     kernel.pack_left(*p.plan->job, p.row + first, rows < p.pack_rows() ? rows : p.pack_rows(),
@@ -139,15 +139,15 @@ inline void pack_wave(const context& ctx, const gemm_wave& wave, std::byte* left
   });
 }
 
-inline void run_wave(const context& ctx, const gemm_wave& wave) {
-  const std::size_t limit = thread_limit(ctx), places = limit < wave.tasks ? limit : wave.tasks;
-  const std::size_t left_bytes = up(wave.left_bytes);
-  gemm_memory<(std::size_t{1} << 14)> memory(left_bytes + scratch_pool::size(places, wave.scratch_bytes));
+inline void run_batch(const context& ctx, const gemm_batch& batch) {
+  const std::size_t limit = thread_limit(ctx), places = limit < batch.tasks ? limit : batch.tasks;
+  const std::size_t left_bytes = up(batch.left_bytes);
+  gemm_memory<(std::size_t{1} << 14)> memory(left_bytes + scratch_pool::size(places, batch.scratch_bytes));
   std::byte* left = memory.data();
-  pack_wave(ctx, wave, left);
-  scratch_pool scratch(places, wave.scratch_bytes, left + left_bytes);
-  parallel_for(ctx, wave.tasks, [&](std::size_t task) {
-    const gemm_piece& p = wave.piece_of(&gemm_piece::first_task, task);
+  pack_batch(ctx, batch, left);
+  scratch_pool scratch(places, batch.scratch_bytes, left + left_bytes);
+  parallel_for(ctx, batch.tasks, [&](std::size_t task) {
+    const gemm_strip& p = batch.strip_of(&gemm_strip::first_task, task);
     const std::size_t width = p.plan->kernel->part_cols, col = (task - p.first_task) * width;
     const std::size_t across = p.plan->job->out.cols - col;
     const gemm_part part{p.row, p.rows, col, across < width ? across : width};
@@ -155,12 +155,12 @@ inline void run_wave(const context& ctx, const gemm_wave& wave) {
   });
 }
 
-/// Rows of a piece: part_rows, or fewer where there would be too few parts to keep all threads busy; at least 64,
-/// because every piece decodes the right operand again.
-inline std::size_t piece_rows(const gemm_plan& plan, std::size_t parts, std::size_t threads) {
+/// Rows of a strip: part_rows, or fewer where there would be too few parts to keep all threads busy; at least 64,
+/// because every strip decodes the right operand again.
+inline std::size_t strip_rows(const gemm_plan& plan, std::size_t parts, std::size_t threads) {
   const std::size_t tile = plan.kernel->tile_rows, most = plan.kernel->part_rows;
-  const std::size_t pieces = threads == 1 ? 1 : (3 * threads + parts - 1) / parts;
-  const std::size_t share = (plan.job->out.rows + pieces - 1) / pieces, rows = share < 64 ? 64 : share;
+  const std::size_t strips = threads == 1 ? 1 : (3 * threads + parts - 1) / parts;
+  const std::size_t share = (plan.job->out.rows + strips - 1) / strips, rows = share < 64 ? 64 : share;
   return rows < most ? up(rows, tile) : most;
 }
 
@@ -181,23 +181,23 @@ inline std::size_t useful_threads(const context& ctx, std::span<const gemm_plan>
 inline void run_plans(const context& ctx, std::span<const gemm_plan> plans) {
   const std::size_t threads = useful_threads(ctx, plans);
   const context limited{.threads = static_cast<int>(threads), .isa = ctx.isa, .executor = ctx.executor};
-  std::size_t parts = 0, pieces = 0;  // parts: of C's first rows, over all jobs
+  std::size_t parts = 0, strips = 0;  // parts: of C's first rows, over all jobs
   for (const gemm_plan& plan : plans)
     parts += (plan.job->out.cols + plan.kernel->part_cols - 1) / plan.kernel->part_cols;
-  for (const gemm_plan& plan : plans) pieces += plan.job->out.rows / piece_rows(plan, parts, threads) + 1;
-  gemm_memory<1024> memory(pieces * sizeof(gemm_piece));
-  gemm_wave wave{reinterpret_cast<gemm_piece*>(memory.data())};
+  for (const gemm_plan& plan : plans) strips += plan.job->out.rows / strip_rows(plan, parts, threads) + 1;
+  gemm_memory<1024> memory(strips * sizeof(gemm_strip));
+  gemm_batch batch{reinterpret_cast<gemm_strip*>(memory.data())};
   for (const gemm_plan& plan : plans) {
-    const std::size_t most = piece_rows(plan, parts, threads);
+    const std::size_t most = strip_rows(plan, parts, threads);
     for (std::size_t row = 0; row < plan.job->out.rows; row += most) {
       const std::size_t left = plan.job->out.rows - row;
-      wave.add(plan, row, left < most ? left : most);
-      if (wave.left_bytes < gemm_wave::memory) continue;
-      run_wave(limited, wave);
-      wave = {wave.pieces};
+      batch.add(plan, row, left < most ? left : most);
+      if (batch.left_bytes < gemm_batch::memory) continue;
+      run_batch(limited, batch);
+      batch = {batch.strips};
     }
   }
-  if (wave.count != 0) run_wave(limited, wave);
+  if (batch.count != 0) run_batch(limited, batch);
 }
 
 /// Runs checked jobs with kernels of a table; many small ones use all threads, as one large one does. No Cs overlap.

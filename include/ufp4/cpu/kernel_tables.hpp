@@ -113,7 +113,7 @@ constexpr gemm_kernel kernel_of(isa tier, const char* name, std::size_t depth, s
 }
 /// The same of a kernel that also reads operands with elements of one byte, where its takes() admits them.
 template <class F, features needs = features::all>
-constexpr gemm_kernel wide_kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
+constexpr gemm_kernel byte_kernel_of(isa tier, const char* name, std::size_t depth, std::size_t part_rows,
                                      std::size_t part_cols) {
   return kernel_of<F, needs>(tier, name, depth, part_rows, part_cols, accumulate::exact_blocks, features::byte_element);
 }
@@ -138,7 +138,7 @@ class kernel_table {
 
 /// Whether dequantize is portable code for a format on every tier: the vector kernels call it.
 inline bool is_decoded_by_scalar(const format_spec& f) {
-  return f.block.cols < 16 || (f.is_wide() && has(parts_of(f), features::further_parts | features::byte_float));
+  return f.block.cols < 16 || (f.has_bytes() && has(parts_of(f), features::further_parts | features::byte_float));
 }
 
 using gemm_table = kernel_table<const gemm_kernel*>;

@@ -40,7 +40,7 @@
 #endif
 #if UFP4_X86(avx512_bf16)
 #include <ufp4/cpu/kernels/gemm/gemm_bf16_avx512.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_plain_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_mixed_avx512.hpp>
 #endif
 #if UFP4_X86(amx)
 #include <ufp4/cpu/kernels/gemm/gemm_amx.hpp>
@@ -115,7 +115,7 @@ constexpr gemm_rows gemm_rows_of() {
     }
     UFP4_X86_ROWS(avx512, all.add(avx512::gemm_f32_kernel<needs>);)
     if constexpr (has(needs, features::mixed_input)) {
-      UFP4_X86_ROWS(avx512_bf16, all.add(avx512::gemv_plain_kernel<needs>, avx512::gemm_plain_kernel<needs>);)
+      UFP4_X86_ROWS(avx512_bf16, all.add(avx512::gemv_mixed_kernel<needs>, avx512::gemm_mixed_kernel<needs>);)
     }
     UFP4_X86_ROWS(avx512_bf16, all.add(avx512::gemm_bf16_kernel<needs>);)
     UFP4_ARM_ROWS(neon, all.add(neon::gemm_f32_kernel<needs>);)

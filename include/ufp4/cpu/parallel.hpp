@@ -118,9 +118,9 @@ inline constexpr std::size_t task_elements = 1 << 15;
 template <class F>
 void parallel_rows(const context& ctx, std::size_t rows, std::size_t elements_a_row, const F& body) {
   if (elements_a_row == 0) return;  // nothing to do, however many rows
-  const std::size_t chunk = elements_a_row >= task_elements ? 1 : task_elements / elements_a_row;
-  parallel_for(ctx, (rows + chunk - 1) / chunk, [&](std::size_t task) {
-    const std::size_t first = task * chunk, last = rows - first < chunk ? rows : first + chunk;
+  const std::size_t part = elements_a_row >= task_elements ? 1 : task_elements / elements_a_row;
+  parallel_for(ctx, (rows + part - 1) / part, [&](std::size_t task) {
+    const std::size_t first = task * part, last = rows - first < part ? rows : first + part;
     body(first, last);
   });
 }

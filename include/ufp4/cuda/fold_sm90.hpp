@@ -47,7 +47,7 @@ inline scale_decoder scale_decoder_of(scale_kind kind) {
       return {.shift = 20, .sign_shift = 24, .magnitude = 0x7F, .sign = 0x80, .nan = 0x7F, .power = 0x1p120f};
     case scale_kind::ue5m3: return {.shift = 20, .nan = 0xFF, .power = 0x1p112f};
     case scale_kind::e8m0: return {.shift = 23, .nan = 0xFF, .of_zero = 0x1p-127f};
-    case scale_kind::e6m2: break;  // not here (needs_portable)
+    case scale_kind::e6m2: break;  // not here (has_extended_blocks)
   }
   return {};
 }
@@ -99,13 +99,13 @@ template <wgmma_fold how>
 UFP4_DEVICE float scale_of(const wgmma_side& side, std::uint32_t bits) {
   return is_e8m0(how) ? thread::scale_value(scale_kind::e8m0, bits) : side.decoder.value(bits);
 }
-/// In two loads, without branches. Of a scale that is one piece, they are the same.
+/// In two loads, without branches. Of a scale that is one part, they are the same.
 template <wgmma_fold how>
 UFP4_DEVICE std::uint32_t load_scale_bits(const wgmma_side& side, std::size_t i) {
-  using piece = std::conditional_t<how == wgmma_fold::rounded, std::uint16_t, std::uint8_t>;
-  const unsigned pieces = side.decoder.bytes / sizeof(piece);
-  const auto* at = static_cast<const piece*>(side.scales) + i * pieces;
-  return at[0] | std::uint32_t{at[pieces - 1]} << (8 * sizeof(piece) * (pieces - 1));
+  using part = std::conditional_t<how == wgmma_fold::rounded, std::uint16_t, std::uint8_t>;
+  const unsigned parts = side.decoder.bytes / sizeof(part);
+  const auto* at = static_cast<const part*>(side.scales) + i * parts;
+  return at[0] | std::uint32_t{at[parts - 1]} << (8 * sizeof(part) * (parts - 1));
 }
 
 /// What the codes of a block are multiplied by: a pair of f16 or bf16, or the bits of a binary32.

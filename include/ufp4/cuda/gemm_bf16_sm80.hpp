@@ -12,7 +12,7 @@
 // | multiply | ldmatrix from the other buffer, mma m16n8k16 with binary32 sums                                      |
 //
 // Of the two warps that share a scheduler one decodes first and the other multiplies first, so both pipes are busy; one
-// barrier for each step suffices. Rows of the buffers are 128 bytes. The index of a 16-byte piece is exclusive-ored
+// barrier for each step suffices. Rows of the buffers are 128 bytes. The index of a 16-byte part is exclusive-ored
 // with the row, so neither the eight rows of an ldmatrix nor the stores have bank conflicts.
 //
 // K is summed in steps of 16 from first to last, for every tile size: the bits depend only on the operands and the
@@ -49,16 +49,16 @@ struct bf16_product {
 template <unsigned Rows, unsigned Cols>
 struct bf16_tile {
   static constexpr unsigned threads = 256, depth = 64, stages = 3, rows = Rows, cols = Cols;
-  static constexpr unsigned chunk_k = 32, chunks = (rows + cols) * depth / chunk_k, passes = chunks / threads;
-  static constexpr unsigned row_bytes = 2 * depth, stage_bytes = chunks * 16, buffer_bytes = (rows + cols) * row_bytes;
+  static constexpr unsigned part_k = 32, parts = (rows + cols) * depth / part_k, passes = parts / threads;
+  static constexpr unsigned row_bytes = 2 * depth, stage_bytes = parts * 16, buffer_bytes = (rows + cols) * row_bytes;
   static constexpr unsigned warps_down = 2, warps_across = 4;
   static constexpr unsigned m_tiles = rows / warps_down / 16, n_pairs = cols / warps_across / 16;  ///< of one warp
   static constexpr std::size_t shared_bytes = stages * stage_bytes + 2 * buffer_bytes + 16;
-  static_assert(passes * threads == chunks && m_tiles * warps_down * 16 == rows && n_pairs * warps_across * 16 == cols);
+  static_assert(passes * threads == parts && m_tiles * warps_down * 16 == rows && n_pairs * warps_across * 16 == cols);
 };
 
 /// 32 codes of a row: what a thread copies and decodes at once. In a step it does so `passes` times.
-struct bf16_chunk {
+struct bf16_part {
   bf16_side side{};
   bool exists = false;          ///< does the operand have that row?
   std::size_t row_code = 0;     ///< the first byte of the row
@@ -74,7 +74,7 @@ struct bf16_worker {
   std::size_t first_row, first_col;
   unsigned warp = thread_index().x / 32;
   unsigned char* memory = shared_memory();
-  bf16_chunk chunk[Tile::passes] = {};
+  bf16_part part[Tile::passes] = {};
   float acc[Tile::m_tiles][2 * Tile::n_pairs][4] = {};
 
   UFP4_DEVICE bf16_worker(const bf16_product& p, std::size_t row, std::size_t col)
@@ -85,7 +85,7 @@ struct bf16_worker {
       // if all threads of a pass have the same side, it is known at compile time
       const bool is_left =
           2 * Tile::rows % Tile::threads == 0 ? pass < 2 * Tile::rows / Tile::threads : place < Tile::rows;
-      bf16_chunk& c = chunk[pass];
+      bf16_part& c = part[pass];
       c.side = is_left ? p.left : p.right;
       const std::size_t of_side = is_left ? row + place : col + place - Tile::rows;
       c.exists = of_side < c.side.rows;
@@ -106,15 +106,15 @@ struct bf16_worker {
   UFP4_DEVICE unsigned char* staged(unsigned step, unsigned pass) const {
     return memory + step % Tile::stages * Tile::stage_bytes + (pass * Tile::threads + thread_index().x) * 16;
   }
-  UFP4_DEVICE static std::size_t first_k(const bf16_chunk& c, unsigned step) {
-    return std::size_t{step} * Tile::depth + c.half * Tile::chunk_k;
+  UFP4_DEVICE static std::size_t first_k(const bf16_part& c, unsigned step) {
+    return std::size_t{step} * Tile::depth + c.half * Tile::part_k;
   }
-  UFP4_DEVICE bool inside(const bf16_chunk& c, std::size_t k) const { return c.exists && k < product.job.padded(); }
+  UFP4_DEVICE bool inside(const bf16_part& c, std::size_t k) const { return c.exists && k < product.job.padded(); }
 
   UFP4_DEVICE void copy(unsigned step, unsigned steps) const {
     UFP4_UNROLL
     for (unsigned pass = 0; pass < Tile::passes; ++pass) {
-      const bf16_chunk& c = chunk[pass];
+      const bf16_part& c = part[pass];
       const std::size_t k = first_k(c, step);
       unsigned char* to = staged(step, pass);
       if (step >= steps) continue;
@@ -132,7 +132,7 @@ struct bf16_worker {
   UFP4_DEVICE void load_scales(unsigned step) {
     UFP4_UNROLL
     for (unsigned pass = 0; pass < Tile::passes; ++pass) {
-      bf16_chunk& c = chunk[pass];
+      bf16_part& c = part[pass];
       UFP4_UNROLL
       for (unsigned i = 0; i < 2; ++i) {
         const std::size_t k = first_k(c, step) + 16 * i;
@@ -167,7 +167,7 @@ struct bf16_worker {
   UFP4_DEVICE void decode(unsigned step) const {
     UFP4_UNROLL
     for (unsigned pass = 0; pass < Tile::passes; ++pass) {
-      const bf16_chunk& c = chunk[pass];
+      const bf16_part& c = part[pass];
       const auto codes = *reinterpret_cast<const thread::words4*>(staged(step, pass));
       UFP4_UNROLL
       for (unsigned i = 0; i < 2; ++i) {
@@ -244,7 +244,7 @@ struct bf16_worker {
 template <unsigned Rows, unsigned Cols>
 UFP4_KERNEL(256)
 gemm_bf16(UFP4_PARAMETER bf16_product product) {
-  const tile_index at = banded_tile(product.tiles, block_index().x);
+  const tile_index at = tile_of_strips(product.tiles, block_index().x);
   bf16_worker<bf16_tile<Rows, Cols>> worker(product, std::size_t{at.down} * Rows, std::size_t{at.across} * Cols);
   worker.run();
   worker.store();

@@ -137,10 +137,10 @@ template <class Multiplier>
 inline constexpr std::size_t block_mma_shared_bytes =
     1024 + block_mma_stages * (block_mma_stage_bytes<Multiplier> + 2 * mma::barrier_bytes);
 
-/// The offset of a 16-byte piece of a row: TMA's swizzle of 64 bytes, in memory aligned to 512 bytes, which puts the
-/// pieces of 8 consecutive rows, which ldmatrix reads at once, into different banks.
-UFP4_DEVICE unsigned block_mma_offset(unsigned row, unsigned piece) {
-  return row * (block_mma_depth / 2) + 16 * (piece ^ (row / 2 & 3u));
+/// The offset of a 16-byte part of a row: TMA's swizzle of 64 bytes, in memory aligned to 512 bytes, which puts the
+/// parts of 8 consecutive rows, which ldmatrix reads at once, into different banks.
+UFP4_DEVICE unsigned block_mma_offset(unsigned row, unsigned part) {
+  return row * (block_mma_depth / 2) + 16 * (part ^ (row / 2 & 3u));
 }
 
 #if defined(UFP4_SIMT_HEADER) || defined(UFP4_HAS_BLOCK_MMA_SM120)
@@ -309,7 +309,7 @@ block_mma_tiles(UFP4_PARAMETER block_mma_job job) {
   using worker = block_mma_worker<Multiplier>;
   unsigned char* shared = shared_memory();
   const std::uint32_t address = (mma::shared_address(shared) + 1023) / 1024 * 1024;
-  const tile_index tile = banded_tile(job.tiles, block_index().x);
+  const tile_index tile = tile_of_strips(job.tiles, block_index().x);
   const worker one{job, shared + (address - mma::shared_address(shared)), address,
                    std::size_t{tile.down} * block_mma_tile, std::size_t{tile.across} * block_mma_tile};
   const unsigned warp = thread_index().x / 32, row = warp / 4 * 64, col = warp % 4 * 32;

@@ -31,7 +31,7 @@ struct dots_job : product_group {
 };
 static_assert(sizeof(dots_job) <= 4096);
 
-/// A tile of C: a grid of warps, each of which computes down x across pieces of 16 x 8.
+/// A tile of C: a grid of warps, each of which computes down x across parts of 16 x 8.
 template <unsigned warps_down_, unsigned warps_across_, unsigned down_, unsigned across_>
 struct dots_tile {
   static constexpr unsigned warps_across = warps_across_, down = down_, across = across_;
@@ -175,7 +175,7 @@ struct dots_worker {
     UFP4_UNROLL
     for (std::int32_t& one : d) one = static_cast<std::int32_t>(job.magic);
   }
-  /// acc = fma(d, fl(sA sB), acc) for a lane's four sums of a 16 x 8 piece.
+  /// acc = fma(d, fl(sA sB), acc) for a lane's four sums of a 16 x 8 part.
   UFP4_DEVICE void finish(const std::int32_t (&d)[4], const float (&a)[2], const float (&b)[2], float (&acc)[4]) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) {

@@ -220,7 +220,7 @@ struct block_sums_worker {
   }
 
   UFP4_DEVICE void consume_short(float (&sums)[tile::sums]) const {
-    constexpr unsigned pieces = tile::cols / 64, of_block = tile::kind / 16, count = tile::blocks * pieces;
+    constexpr unsigned parts = tile::cols / 64, of_block = tile::kind / 16, count = tile::blocks * parts;
     float d[2][32];
     std::uint32_t left[4][4];
     place at;
@@ -231,8 +231,8 @@ struct block_sums_worker {
       const auto multiply = [&](unsigned i) {
         mma::multiply_fence();
         UFP4_UNROLL
-        for (unsigned k = i / pieces * of_block; k < (i / pieces + 1) * of_block; ++k)
-          mma::multiply_k16<false>(d[i % 2], left[k], mma::advanced(right, i % pieces * 64 * 128 + 32 * k),
+        for (unsigned k = i / parts * of_block; k < (i / parts + 1) * of_block; ++k)
+          mma::multiply_k16<false>(d[i % 2], left[k], mma::advanced(right, i % parts * 64 * 128 + 32 * k),
                                    k % of_block != 0);
         mma::multiply_commit();
       };
@@ -246,7 +246,7 @@ struct block_sums_worker {
           mma::multiply_wait<0>();
         }
         mma::settle(d[i % 2]);
-        add(at.stage, i / pieces, i % pieces * 64, d[i % 2], sums + i % pieces * 32);
+        add(at.stage, i / parts, i % parts * 64, d[i % 2], sums + i % parts * 32);
       }
       release(at.stage);
     }
@@ -307,7 +307,7 @@ struct block_sums_worker {
 template <class tile>
 static __global__ void __launch_bounds__(tile::threads, 1) multiply_block_sums(UFP4_PARAMETER block_sums_job job) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  const tile_index at = banded_tile(job.tiles, block_index().x);
+  const tile_index at = tile_of_strips(job.tiles, block_index().x);
   const bool usable = *job.unfit == 0;
   const std::uint32_t address = (mma::shared_address(shared_memory()) + 1023) / 1024 * 1024;
   auto* memory = shared_memory() + (address - mma::shared_address(shared_memory()));

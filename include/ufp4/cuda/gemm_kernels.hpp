@@ -12,7 +12,7 @@
 #include <ufp4/cuda/gemm_wgmma_sm90.hpp>
 #include <ufp4/cuda/gemv_dots_sm80.hpp>
 #include <ufp4/cuda/gemv_f16_sm80.hpp>
-#include <ufp4/cuda/gemv_plain_sm80.hpp>
+#include <ufp4/cuda/gemv_mixed_sm80.hpp>
 #include <ufp4/cuda/gemv_sm80.hpp>
 #include <ufp4/cuda/library_gemm.hpp>
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
@@ -24,7 +24,7 @@ inline constexpr const gemm_kernel* cuda_gemm_kernels[] = {
     &detail::gemm_library_blocks,
     &kernels::gemv_f16_sm80<Product>,
     &kernels::gemv_dots_sm80<Product>,
-    &kernels::gemv_plain_sm80<Product>,
+    &kernels::gemv_mixed_sm80<Product>,
     &kernels::gemv_blocks_sm80<Product>,
     &kernels::gemm_nvfp4_sm120<Product>,
     &kernels::gemm_mxfp4_sm120<Product>,

@@ -50,7 +50,7 @@ struct tcgen05_tile {
   static constexpr unsigned right_bytes = block_cols * row_bytes, scale_bytes = 128 * words * 4;
   static constexpr unsigned scales_at = left_bytes + right_bytes, stage_bytes = scales_at + groups * scale_bytes;
   static_assert(left_bytes % 1024 == 0 && stage_bytes % 1024 == 0);  // the swizzle's pattern begins there
-  /// Each of four warps stages 32 x 32 sums. A row is 36 floats: 16-byte pieces of eight rows are in different banks.
+  /// Each of four warps stages 32 x 32 sums. A row is 36 floats: 16-byte parts of eight rows are in different banks.
   static constexpr unsigned pass = 32, pitch = 36, passes = cols / pass;
   static constexpr unsigned staged_at = stages * stage_bytes, staged_bytes = 32 * pitch * 4;
   static constexpr unsigned barriers_at = staged_at + 4 * staged_bytes, barriers = 2 * stages + 4;
@@ -195,7 +195,7 @@ struct tcgen05_worker {
   }
   UFP4_DEVICE void copy_codes() {
     for (unsigned t = first_tile(); t < tiles(); t += tile_step()) {
-      const tile_index tile = banded_tile(job.tiles, t);
+      const tile_index tile = tile_of_strips(job.tiles, t);
       for (unsigned s = 0; s < stages_of_tile; ++s, at.advance()) fetch(tile, s);
     }
     // The last commits arrive before the block ends.
@@ -234,8 +234,8 @@ struct tcgen05_worker {
     for (unsigned w = 0; w < Tile::words; ++w) to[w] = 0;
     if (row == nullptr || first >= blocks) return;
     if constexpr (alignment == 4 * Tile::words) {
-      using piece = std::conditional_t<Tile::words == 4, thread::words4, thread::words2>;
-      const piece all = *reinterpret_cast<const piece*>(row + first);
+      using part = std::conditional_t<Tile::words == 4, thread::words4, thread::words2>;
+      const part all = *reinterpret_cast<const part*>(row + first);
       UFP4_UNROLL
       for (unsigned w = 0; w < Tile::words; ++w) to[w] = all.word[w];
     } else {
@@ -264,7 +264,7 @@ struct tcgen05_worker {
   template <unsigned alignment>
   UFP4_DEVICE void copy_aligned_scales(unsigned group) {
     for (unsigned t = first_tile(); t < tiles(); t += tile_step()) {
-      const scale_rows rows = rows_of(group, banded_tile(job.tiles, t));
+      const scale_rows rows = rows_of(group, tile_of_strips(job.tiles, t));
       scale_words next;
       load_two<alignment>(rows, 0, next);
       for (unsigned s = 0; s < stages_of_tile; s += 2) {
@@ -387,7 +387,7 @@ struct tcgen05_worker {
     for (unsigned t = first_tile(); t < tiles(); t += tile_step(), ++n) {
       mma::barrier_wait(sums_ready(n % 2), n / 2 % 2);
       mma::tensor_fence_after_sync();
-      store_sums(warp, banded_tile(job.tiles, t), n % 2);
+      store_sums(warp, tile_of_strips(job.tiles, t), n % 2);
     }
   }
 };

@@ -6,30 +6,30 @@
 // A thread block computes tiles of C: 256 of its columns, which are rows of the right operand, the weights, and 32, 64
 // or 128 of its rows. Its three warpgroups have two roles:
 //
-// | producer     | One thread starts the TMA copies of both operands' codes, chunks of 256 of K, some chunks ahead.   |
+// | producer     | One thread starts the TMA copies of both operands' codes, parts of 256 of K, some parts ahead.   |
 // |              | All threads decode the left operand's rows to swizzled shared memory, in steps of 64 of K, some    |
 // |              | steps ahead                                                                                        |
 // | consumers, 2 | Each has 128 rows of the weights. A thread decodes the codes of its four rows to wgmma's fragments |
 // |              | and the warpgroup multiplies two times 64 rows with the decoded step. While 64 rows are multiplied |
 // |              | a thread decodes the codes of the other 64                                                         |
 //
-// So each code of a tile is decoded once. A sum may be taken in any order, so the order of K within a chunk is chosen
-// such that no element moves between lanes: of the 256 of a chunk, lane t of four consecutive lanes has elements 64 t
+// So each code of a tile is decoded once. A sum may be taken in any order, so the order of K within a part is chosen
+// such that no element moves between lanes: of the 256 of a part, lane t of four consecutive lanes has elements 64 t
 // to 64 t + 63, and multiplies sixteen of them, one block or a part of one, in each of four steps. Element 16 j + p of
 // step s is, with t = p % 8 / 2,
 //
 //   64 t + 16 s + 8 (j / 2) + 4 (j % 2) + 2 (p / 8) + p % 2
 //
 // (with another order of eight elements in wgmma_fold::mxfp4). The left operand is stored in this order: words of codes
-// of the four lanes become pieces of 16 bytes.
+// of the four lanes become parts of 16 bytes.
 //
-// A ring of chunks and a ring of steps have a barrier "full" and one "empty" for each stage; one lane of each warp
+// A ring of parts and a ring of steps have a barrier "full" and one "empty" for each stage; one lane of each warp
 // arrives. Thread blocks are persistent: while the consumers store a tile, the producer works on the next. Where the
 // tiles are too few for the device, a cluster of up to eight thread blocks computes one: each sums a part of K, then
 // stores a part of the rows, adding the parts of K in order from the others' shared memory.
 //
 // Tiles whose products bf16 cannot hold are those of gemm_bf16_sm80. Rows outside an operand repeat its last row; in a
-// chunk in which K ends, the factors of blocks outside are 0.
+// part in which K ends, the factors of blocks outside are 0.
 //
 // Predicted rates: docs/gpu.md.
 #pragma once
@@ -42,19 +42,19 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 template <unsigned Rows>
 struct wgmma_tile {
-  static constexpr unsigned rows = Rows, cols = 256, chunk = 256, depth = 64, threads = 384;
-  static constexpr unsigned group_cols = cols / 2, row_bytes = 128;  ///< a row of a chunk's codes, and of a step
-  static constexpr unsigned weight_bytes = cols * row_bytes, chunk_bytes = weight_bytes + rows * row_bytes;
+  static constexpr unsigned rows = Rows, cols = 256, part = 256, depth = 64, threads = 384;
+  static constexpr unsigned group_cols = cols / 2, row_bytes = 128;  ///< a row of a part's codes, and of a step
+  static constexpr unsigned weight_bytes = cols * row_bytes, part_bytes = weight_bytes + rows * row_bytes;
   static constexpr unsigned step_bytes = rows * row_bytes;
-  static constexpr unsigned chunks = Rows == 128 ? 3 : 4, steps = Rows == 32 ? 8 : 4;  ///< stages of the rings
+  static constexpr unsigned parts = Rows == 128 ? 3 : 4, steps = Rows == 32 ? 8 : 4;  ///< stages of the rings
   /// Half a row of a step is a producing thread's unit of work. Of 32 rows two warps decode even steps, two odd steps.
   static constexpr unsigned units = rows * 2, unit_threads = units < 128 ? units : 128, halves = rows == 128 ? 2 : 1;
   static constexpr unsigned pass = 16, stride = group_cols + 4;  ///< rows of C that a warpgroup stores at once; floats
   static constexpr unsigned pass_bytes = pass * stride * 4, shared_stride = cols + 4;
   /// Offsets from an address aligned to 1024 bytes, which the swizzle needs and shared_memory() does not guarantee.
-  static constexpr unsigned steps_at = chunks * chunk_bytes, passes_at = steps_at + steps * step_bytes;
+  static constexpr unsigned steps_at = parts * part_bytes, passes_at = steps_at + steps * step_bytes;
   static constexpr unsigned barriers_at = passes_at + 2 * pass_bytes;
-  static constexpr unsigned unfit_at = barriers_at + 2 * (chunks + steps) * mma::barrier_bytes;
+  static constexpr unsigned unfit_at = barriers_at + 2 * (parts + steps) * mma::barrier_bytes;
   static constexpr unsigned unfit_slots = 4;
   static constexpr std::size_t shared_bytes = 1024 + unfit_at + 3 * unfit_slots * 4;
   /// Of a thread; 168 at the start, for each of three warpgroups.
@@ -98,16 +98,16 @@ struct wgmma_job {
   gemm_job job{};
   wgmma_side left{}, right{};
   unsigned block_shift = 4;  ///< log2 of the block length
-  unsigned cluster = 1;      ///< thread blocks that share a tile, each with `chunks` chunks of K or, the last, fewer
-  unsigned chunks = 0;
+  unsigned cluster = 1;      ///< thread blocks that share a tile, each with `parts` parts of K or, the last, fewer
+  unsigned parts = 0;
   tile_grid tiles{};
   CUtensorMap left_codes{}, right_codes{};
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-/// Scales as bits, of the sixteen elements from 64 t + 16 step on in each chunk: of lanes t = 0 .. lanes - 1 of one
-/// row, or of one lane of several rows. Loaded a step ahead, or a chunk where the scales of four steps are one word.
+/// Scales as bits, of the sixteen elements from 64 t + 16 step on in each part: of lanes t = 0 .. lanes - 1 of one
+/// row, or of one lane of several rows. Loaded a step ahead, or a part where the scales of four steps are one word.
 template <wgmma_fold how, unsigned rows, unsigned lanes>
 struct scale_stream {
   static constexpr bool is_byte = how == wgmma_fold::f16 || is_e8m0(how);
@@ -162,14 +162,14 @@ template <class Tile, wgmma_fold how>
 struct wgmma_worker {
   const wgmma_job& job;
   std::uint32_t memory;  ///< in the shared state space, aligned to 1024 bytes
-  unsigned first_chunk = block_index().x % job.cluster * job.chunks, end_chunk = end_of(first_chunk);
+  unsigned first_part = block_index().x % job.cluster * job.parts, end_part = end_of(first_part);
   unsigned lane = gpu::lane(), warp = thread_index().x / 32;
-  mma::ring<Tile::chunks> codes{};
+  mma::ring<Tile::parts> codes{};
   mma::ring<Tile::steps> steps{};
 
   UFP4_DEVICE unsigned end_of(unsigned first) const {
-    const unsigned all = (static_cast<unsigned>(job.job.padded()) + Tile::chunk - 1) / Tile::chunk;
-    return first + job.chunks < all ? first + job.chunks : all;
+    const unsigned all = (static_cast<unsigned>(job.job.padded()) + Tile::part - 1) / Tile::part;
+    return first + job.parts < all ? first + job.parts : all;
   }
   UFP4_DEVICE unsigned first_tile() const { return block_index().x / job.cluster; }
   UFP4_DEVICE unsigned tile_step() const { return grid_size().x / job.cluster; }
@@ -177,11 +177,9 @@ struct wgmma_worker {
     return memory + Tile::barriers_at + first * mma::barrier_bytes;
   }
   UFP4_DEVICE std::uint32_t codes_full(unsigned stage) const { return barriers(stage); }
-  UFP4_DEVICE std::uint32_t codes_empty(unsigned stage) const { return barriers(Tile::chunks + stage); }
-  UFP4_DEVICE std::uint32_t step_full(unsigned stage) const { return barriers(2 * Tile::chunks + stage); }
-  UFP4_DEVICE std::uint32_t step_empty(unsigned stage) const {
-    return barriers(2 * Tile::chunks + Tile::steps + stage);
-  }
+  UFP4_DEVICE std::uint32_t codes_empty(unsigned stage) const { return barriers(Tile::parts + stage); }
+  UFP4_DEVICE std::uint32_t step_full(unsigned stage) const { return barriers(2 * Tile::parts + stage); }
+  UFP4_DEVICE std::uint32_t step_empty(unsigned stage) const { return barriers(2 * Tile::parts + Tile::steps + stage); }
   /// n + 1 if a product of the n-th tile does not fit. group: producer, consumers. No role is four tiles ahead.
   UFP4_DEVICE std::uint32_t unfit(unsigned group, unsigned n) const {
     return memory + Tile::unfit_at + (group * Tile::unfit_slots + n % Tile::unfit_slots) * 4;
@@ -193,7 +191,7 @@ struct wgmma_worker {
 
   UFP4_DEVICE void start() const {
     if (thread_index().x == 0) {
-      for (unsigned s = 0; s < Tile::chunks; ++s) {
+      for (unsigned s = 0; s < Tile::parts; ++s) {
         mma::barrier_start(codes_full(s), 1);
         mma::barrier_start(codes_empty(s), 12);
       }
@@ -207,12 +205,12 @@ struct wgmma_worker {
     sync_block();
   }
 
-  UFP4_DEVICE std::uint32_t weight_codes(unsigned stage) const { return memory + stage * Tile::chunk_bytes; }
+  UFP4_DEVICE std::uint32_t weight_codes(unsigned stage) const { return memory + stage * Tile::part_bytes; }
   UFP4_DEVICE std::uint32_t row_codes(unsigned stage) const { return weight_codes(stage) + Tile::weight_bytes; }
   UFP4_DEVICE std::uint32_t decoded(unsigned stage) const { return memory + Tile::steps_at + stage * Tile::step_bytes; }
   UFP4_DEVICE unsigned tiles() const { return job.tiles.down * job.tiles.across; }
-  UFP4_DEVICE bool inside(unsigned chunk, unsigned t, unsigned step) const {
-    return chunk * Tile::chunk + 64 * t + 16 * step < static_cast<unsigned>(job.job.padded());
+  UFP4_DEVICE bool inside(unsigned part, unsigned t, unsigned step) const {
+    return part * Tile::part + 64 * t + 16 * step < static_cast<unsigned>(job.job.padded());
   }
   /// 0 outside K, because code 0 need not mean 0, and scale code 0 of e8m0 does not.
   UFP4_DEVICE static std::uint32_t factor(const wgmma_side& side, std::uint32_t bits, bool is_inside) {
@@ -222,46 +220,46 @@ struct wgmma_worker {
   }
 
   struct copies {
-    unsigned at, chunk;  ///< tile and chunk
-    mma::ring<Tile::chunks> stages{};
+    unsigned at, part;  ///< tile and part
+    mma::ring<Tile::parts> stages{};
   };
   UFP4_DEVICE void fetch(copies& c) const {
     if (c.at >= tiles()) return;
-    const tile_index tile = banded_tile(job.tiles, c.at);
+    const tile_index tile = tile_of_strips(job.tiles, c.at);
     const std::uint32_t full = codes_full(c.stages.stage);
     mma::barrier_wait(codes_empty(c.stages.stage), c.stages.phase ^ 1u);
-    mma::barrier_expect(full, Tile::chunk_bytes);
-    const unsigned column = c.chunk * Tile::row_bytes;
+    mma::barrier_expect(full, Tile::part_bytes);
+    const unsigned column = c.part * Tile::row_bytes;
     mma::copy_box(weight_codes(c.stages.stage), job.right_codes, column, tile.across * Tile::cols, full);
     mma::copy_box(row_codes(c.stages.stage), job.left_codes, column, tile.down * Tile::rows, full);
     c.stages.advance();
-    if (++c.chunk == end_chunk) c.chunk = first_chunk, c.at += tile_step();
+    if (++c.part == end_part) c.part = first_part, c.at += tile_step();
   }
 
-  /// swizzled_offset() from an address whose bits 4 to 9 are 0: one instruction for each piece of a row.
-  UFP4_DEVICE static std::uint32_t of_piece(std::uint32_t from, unsigned row, unsigned piece) {
-    return (from + mma::swizzled_offset(row, 0)) ^ 16 * piece;
+  /// swizzled_offset() from an address whose bits 4 to 9 are 0: one instruction for each part of a row.
+  UFP4_DEVICE static std::uint32_t of_sixteen(std::uint32_t from, unsigned row, unsigned sixteen) {
+    return (from + mma::swizzled_offset(row, 0)) ^ 16 * sixteen;
   }
-  /// Half of a row of a step: word i of each of the four lanes becomes four pieces.
+  /// Half of a row of a step: word i of each of the four lanes becomes four parts.
   UFP4_DEVICE void decode_half(unsigned row, unsigned i, const std::uint32_t (&words)[4],
                                const std::uint32_t (&factors)[4]) const {
     std::uint32_t pairs[4][4];
     UFP4_UNROLL
     for (unsigned t = 0; t < 4; ++t) fold8<how>(job.left, words[t], factors[t], pairs[t]);
     UFP4_UNROLL
-    for (unsigned piece = 0; piece < 4; ++piece)
-      mma::store_shared(of_piece(decoded(steps.stage), row, 4 * i + piece), pairs[0][piece], pairs[1][piece],
-                        pairs[2][piece], pairs[3][piece]);
+    for (unsigned sixteen = 0; sixteen < 4; ++sixteen)
+      mma::store_shared(of_sixteen(decoded(steps.stage), row, 4 * i + sixteen), pairs[0][sixteen], pairs[1][sixteen],
+                        pairs[2][sixteen], pairs[3][sixteen]);
   }
-  UFP4_DEVICE void decode_step(unsigned row, unsigned first, unsigned chunk, unsigned step,
+  UFP4_DEVICE void decode_step(unsigned row, unsigned first, unsigned part, unsigned step,
                                const scale_stream<how, 1, 4>& scales, std::uint32_t flag, unsigned n) const {
     constexpr unsigned halves = Tile::halves;
     std::uint32_t words[4][halves], factors[4];
     UFP4_UNROLL
     for (unsigned t = 0; t < 4; ++t) {
-      const unsigned piece = 2 * t + step / 2;
-      mma::load_shared(words[t], of_piece(row_codes(codes.stage) + 4 * first, row, piece) + 8 * (step % 2));
-      const bool is_inside = inside(chunk, t, step);
+      const unsigned sixteen = 2 * t + step / 2;
+      mma::load_shared(words[t], of_sixteen(row_codes(codes.stage) + 4 * first, row, sixteen) + 8 * (step % 2));
+      const bool is_inside = inside(part, t, step);
       const std::uint32_t bits = scales.bits(t, step);
       factors[t] = factor(job.left, bits, is_inside);
       if (is_inside && is_unfit<how>(job.left, bits, words[t][0], words[t][halves - 1])) mma::store_shared(flag, n + 1);
@@ -278,23 +276,23 @@ struct wgmma_worker {
 
   UFP4_DEVICE void produce() {
     const unsigned unit = thread_index().x % Tile::unit_threads, row = unit % Tile::rows, first = unit / Tile::rows;
-    copies ahead{first_tile(), first_chunk};
+    copies ahead{first_tile(), first_part};
     if (thread_index().x == 0)
-      for (unsigned i = 0; i < Tile::chunks; ++i) fetch(ahead);
+      for (unsigned i = 0; i < Tile::parts; ++i) fetch(ahead);
     unsigned n = 0;
     for (unsigned at = first_tile(); at < tiles(); at += tile_step(), ++n) {
-      scale_stream<how, 1, 4> scales(job, job.left, first_chunk * Tile::chunk);
-      scales.set_row(0, banded_tile(job.tiles, at).down * Tile::rows + row);
+      scale_stream<how, 1, 4> scales(job, job.left, first_part * Tile::part);
+      scales.set_row(0, tile_of_strips(job.tiles, at).down * Tile::rows + row);
       scales.load();
-      for (unsigned chunk = first_chunk; chunk < end_chunk; ++chunk) {
+      for (unsigned part = first_part; part < end_part; ++part) {
         mma::barrier_wait(codes_full(codes.stage), codes.phase);
         UFP4_UNROLL
         for (unsigned step = 0; step < 4; ++step) {
-          // the consumers have read the codes of the chunk before, or will without waiting for this thread
-          if (step == 2 && (n != 0 || chunk != first_chunk) && thread_index().x == 0) fetch(ahead);
+          // the consumers have read the codes of the part before, or will without waiting for this thread
+          if (step == 2 && (n != 0 || part != first_part) && thread_index().x == 0) fetch(ahead);
           scales.advance(step);
           const bool is_mine = Tile::unit_threads == 128 || thread_index().x / Tile::unit_threads == step % 2;
-          if (is_mine) decode_step(row, first, chunk, step, scales, unfit(0, n), n);
+          if (is_mine) decode_step(row, first, part, step, scales, unfit(0, n), n);
           steps.advance();
         }
         arrive(codes_empty(codes.stage));
@@ -319,9 +317,9 @@ struct wgmma_worker {
 
   /// One step of both times 64 rows. `previous`: the stage of the step before, or no stage.
   UFP4_DEVICE void multiply_step(float (&sums)[2][sums_of_thread], const std::uint32_t (&words)[2][2][4],
-                                 scale_stream<how, 4, 1>& scales, unsigned chunk, unsigned step, unsigned previous,
+                                 scale_stream<how, 4, 1>& scales, unsigned part, unsigned step, unsigned previous,
                                  bool& unfit) const {
-    const bool is_inside = inside(chunk, lane % 4, step);
+    const bool is_inside = inside(part, lane % 4, step);
     scales.advance(step);
     UFP4_UNROLL
     for (unsigned m = 0; m < 2; ++m) {
@@ -353,13 +351,13 @@ struct wgmma_worker {
 
   UFP4_DEVICE void multiply_tile(float (&sums)[2][sums_of_thread], unsigned group, unsigned first_col, unsigned n) {
     const unsigned row = group * Tile::group_cols + warp % 4 * 16 + lane / 4;  // and 8, 64, 72 more
-    scale_stream<how, 4, 1> scales(job, job.right, first_chunk * Tile::chunk + 64 * (lane % 4));
+    scale_stream<how, 4, 1> scales(job, job.right, first_part * Tile::part + 64 * (lane % 4));
     UFP4_UNROLL
     for (unsigned i = 0; i < 4; ++i) scales.set_row(i, first_col + row + i / 2 * 64 + i % 2 * 8);
     scales.load();
     unsigned previous = Tile::steps;
     bool is_unfit = false;
-    for (unsigned chunk = first_chunk; chunk < end_chunk; ++chunk) {
+    for (unsigned part = first_part; part < end_part; ++part) {
       mma::barrier_wait(codes_full(codes.stage), codes.phase);
       UFP4_UNROLL
       for (unsigned half = 0; half < 2; ++half) {
@@ -375,7 +373,7 @@ struct wgmma_worker {
         }
         UFP4_UNROLL
         for (unsigned step = 2 * half; step < 2 * half + 2; ++step) {
-          multiply_step(sums, words, scales, chunk, step, previous, is_unfit);
+          multiply_step(sums, words, scales, part, step, previous, is_unfit);
           previous = steps.stage;
           steps.advance();
         }
@@ -437,7 +435,7 @@ struct wgmma_worker {
     const unsigned group = warp / 4 - 1;
     unsigned n = 0;
     for (unsigned at = first_tile(); at < tiles(); at += tile_step(), ++n) {
-      const tile_index tile = banded_tile(job.tiles, at);
+      const tile_index tile = tile_of_strips(job.tiles, at);
       const std::size_t row = std::size_t{tile.down} * Tile::rows, col = std::size_t{tile.across} * Tile::cols;
       float sums[2][sums_of_thread] = {};
       multiply_tile(sums, group, tile.across * Tile::cols, n);
@@ -467,7 +465,7 @@ struct wgmma_worker {
   /// A consumer's part of C after the cluster has shared its sums: some rows, summed in the order of K.
   UFP4_DEVICE void store_shared_sums() const {
     const thread::epilogue to = thread::epilogue_of(job.job);
-    const tile_index tile = banded_tile(job.tiles, first_tile());
+    const tile_index tile = tile_of_strips(job.tiles, first_tile());
     const unsigned rows = (Tile::rows + job.cluster - 1) / job.cluster, t = thread_index().x - 128;
     const unsigned rank = block_index().x % job.cluster;
     const std::size_t col = std::size_t{tile.across} * Tile::cols + t;
@@ -521,14 +519,14 @@ template <unsigned Rows>
 void divide(wgmma_job& task, bool splits) {
   using tile = wgmma_tile<Rows>;
   const sink& out = task.job.out;
-  const auto chunks = static_cast<unsigned>((task.job.padded() + tile::chunk - 1) / tile::chunk);
+  const auto parts = static_cast<unsigned>((task.job.padded() + tile::part - 1) / tile::part);
   task.tiles = {static_cast<unsigned>((out.rows + Rows - 1) / Rows),
                 static_cast<unsigned>((out.cols + tile::cols - 1) / tile::cols)};
   const std::size_t tiles = std::size_t{task.tiles.down} * task.tiles.across;
   unsigned most = 1;
-  while (splits && most < UFP4_TUNE_CLUSTER && 2 * most <= chunks && 2 * most * tiles <= 132) most *= 2;
-  task.chunks = (chunks + most - 1) / most;
-  task.cluster = (chunks + task.chunks - 1) / task.chunks;
+  while (splits && most < UFP4_TUNE_CLUSTER && 2 * most <= parts && 2 * most * tiles <= 132) most *= 2;
+  task.parts = (parts + most - 1) / most;
+  task.cluster = (parts + task.parts - 1) / task.parts;
 }
 
 template <unsigned Rows, wgmma_fold how, bool splits>
@@ -554,7 +552,7 @@ error queue_gemm_wgmma(const gemm_job& job, const device_facts& device, std::spa
 template <unsigned Rows, wgmma_fold how>
 error run_gemm_wgmma_rows(const char* name, const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
                           stream where) {
-  constexpr unsigned depth = 5 * 256 + 64;  // of the first call's tile: longer than the rings, and a part of a chunk
+  constexpr unsigned depth = 5 * 256 + 64;  // of the first call's tile: longer than the rings, and a part of a part
   wgmma_job task{.job = job};
   divide<Rows>(task, true);
   if (task.cluster > 1)

@@ -27,7 +27,7 @@ struct dots_stream_job : stream_job {
 
 /// Four steps of 32 columns: a lane's words of `rows` rows, and the scales of `sums` rows of its sums.
 template <unsigned rows, unsigned sums>
-struct dots_piece {
+struct dots_part {
   std::uint32_t codes[rows][4], scales[sums][4];
 };
 
@@ -61,7 +61,7 @@ struct dots_rows {
   }
   /// codes_inside(step), scales_inside(step): is this lane's part of the step within K?
   template <class Codes, class Scales>
-  UFP4_DEVICE void load(dots_piece<rows, sums>& to, const Codes& codes_inside, const Scales& scales_inside) const {
+  UFP4_DEVICE void load(dots_part<rows, sums>& to, const Codes& codes_inside, const Scales& scales_inside) const {
     UFP4_UNROLL
     for (unsigned step = 0; step < 4; ++step) {
       UFP4_UNROLL
@@ -90,8 +90,8 @@ struct dots_streamer {
   using narrow_rows = dots_rows<kind, Shape::groups, 2 * Shape::groups>;
   static constexpr unsigned in_group = Shape::halves ? 4 : 8;
   struct buffer {
-    dots_piece<2 * Shape::tiles, 2 * Shape::tiles> weights;
-    dots_piece<Shape::groups, 2 * Shape::groups> narrow;
+    dots_part<2 * Shape::tiles, 2 * Shape::tiles> weights;
+    dots_part<Shape::groups, 2 * Shape::groups> narrow;
   };
   thread::byte_table weight_values, narrow_values;
   std::uint32_t magic;
@@ -113,7 +113,7 @@ struct dots_streamer {
             [&](unsigned i) { return std::size_t{i / 2 * in_group + 2 * warp::word_of_lane() % in_group + i % 2}; }) {}
 
   template <unsigned rows, unsigned count>
-  UFP4_DEVICE void take_scales(const dots_piece<rows, count>& from, unsigned step, float (&to)[count]) {
+  UFP4_DEVICE void take_scales(const dots_part<rows, count>& from, unsigned step, float (&to)[count]) {
     UFP4_UNROLL
     for (unsigned i = 0; i < count; ++i) {
       to[i] = stream_scale<kind>(from.scales[i][step]);

@@ -34,7 +34,7 @@ struct f16_stream_job : stream_job {
 
 /// One lane's 32 codes, with their scales, of `count` rows that are eight apart.
 template <unsigned count>
-struct f16_piece {
+struct f16_part {
   thread::words4 codes[count];
   std::uint32_t scales[count];
 };
@@ -59,7 +59,7 @@ struct f16_rows {
       scale_row[i] = row[i] >> side.rows_shift;
     }
   }
-  UFP4_DEVICE void load(f16_piece<count>& to) const {
+  UFP4_DEVICE void load(f16_part<count>& to) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < count; ++i) {
       to.codes[i] = *reinterpret_cast<const thread::words4*>(codes + ufp4::detail::wide_product(row[i], 8 * pitch));
@@ -134,8 +134,8 @@ UFP4_DEVICE void add_products(stream_sums<Shape>& sums, unsigned n, const std::u
 template <class Shape, bool integers>
 struct f16_streamer {
   struct buffer {
-    f16_piece<2 * Shape::tiles> weights;
-    f16_piece<Shape::groups> narrow;
+    f16_part<2 * Shape::tiles> weights;
+    f16_part<Shape::groups> narrow;
   };
   using decoding = std::conditional_t<integers, int4_to_f16, fp4_to_f16>;
   decoding of_weights, of_narrow;
@@ -151,7 +151,7 @@ struct f16_streamer {
         narrow(job.narrow, 0, job.padded) {}
 
   template <unsigned count>
-  UFP4_DEVICE void take_scales(const f16_piece<count>& from, unsigned which, f16_scale (&to)[count]) {
+  UFP4_DEVICE void take_scales(const f16_part<count>& from, unsigned which, f16_scale (&to)[count]) {
     UFP4_UNROLL
     for (unsigned i = 0; i < count; ++i) {
       to[i] = f16_scale::of<integers>(from.scales[i], which);

@@ -92,18 +92,18 @@ struct gemv_worker {
     return reinterpret_cast<gemv_pair*>(memory + plan.pairs_at()) + block * plan.pair_stride();
   }
 
-  /// Every other four rows have their two pieces of 16 bytes swapped, so that eight rows are in different banks.
-  UFP4_DEVICE unsigned char* staged(unsigned slab, unsigned row, unsigned piece) const {
+  /// Every other four rows have their two parts of 16 bytes swapped, so that eight rows are in different banks.
+  UFP4_DEVICE unsigned char* staged(unsigned slab, unsigned row, unsigned part) const {
     constexpr unsigned row_bytes = gemv_plan::warp_k / 2;
     return memory + slab % gemv_plan::stages * gemv_plan::stage_bytes + (team * gemv_plan::rows + row) * row_bytes +
-           16 * (piece ^ (row / 4 & 1u));
+           16 * (part ^ (row / 4 & 1u));
   }
   UFP4_DEVICE void copy(unsigned slab) const {
-    const unsigned row = l / 2, piece = l % 2;
-    const std::size_t k = std::size_t{slab} * gemv_plan::slab_k + team * gemv_plan::warp_k + 32 * piece;
+    const unsigned row = l / 2, part = l % 2;
+    const std::size_t k = std::size_t{slab} * gemv_plan::slab_k + team * gemv_plan::warp_k + 32 * part;
     const auto inside = [&](std::size_t at) { return first_row + row < job.weights.rows && at < job.padded; };
     const std::uint8_t* from = job.weights.codes + (inside(k) ? ((first_row + row) * job.padded + k) / 2 : 0);
-    mma::copy_async16_of(staged(slab, row, piece), from, job.grain16,
+    mma::copy_async16_of(staged(slab, row, part), from, job.grain16,
                          [&](unsigned word) { return inside(k + 8 * word); });
     mma::commit_copies();
   }

@@ -42,7 +42,7 @@ struct stream_job {
 /// Tiles of 16 rows of weights times groups of 8 narrow rows; or of 4, in columns n and n + 4, for the halves of 32 k.
 template <unsigned tiles_, unsigned groups_, bool halves_ = false>
 struct stream_shape {
-  static constexpr unsigned threads = 256, warps = threads / 32, piece_k = 128;
+  static constexpr unsigned threads = 256, warps = threads / 32, part_k = 128;
   static constexpr unsigned tiles = tiles_, groups = groups_, rows = 16 * tiles, columns = 8 * groups;
   static constexpr bool halves = halves_;
   static constexpr unsigned narrow_rows = halves ? columns / 2 : columns;

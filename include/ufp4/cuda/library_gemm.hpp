@@ -165,7 +165,7 @@ inline library_plan plan_library(const gemm_job& job, library_operands kind, std
   for (unsigned s = 0; s < 2; ++s) {
     const gemm_side& side = s == 0 ? job.left : job.right;
     plan.elements[s] = plan.add(element_bytes(job, side, kind));
-    if (kind != library_operands::bf16) plan.scales[s] = plan.add(swizzled_size(side.rows, job.blocks()));
+    if (kind != library_operands::bf16) plan.scales[s] = plan.add(ufp4::compat::swizzled_size(side.rows, job.blocks()));
   }
   plan.sums = plan.add(writes_result(job) ? 0 : 4 * job.out.rows * sums_stride(job));
   plan.factors = plan.add(sizeof(kernels::product_factors));

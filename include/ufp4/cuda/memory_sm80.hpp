@@ -17,9 +17,9 @@
 
 namespace ufp4::gpu::mma::inline UFP4_GPU {
 
-/// The offset of a 16-byte piece of a row of 128 bytes: the pieces of eight rows are in different banks. In memory
+/// The offset of a 16-byte part of a row of 128 bytes: the parts of eight rows are in different banks. In memory
 /// aligned to 1024 bytes it is the 128-byte swizzle of wgmma and tcgen05.
-UFP4_HD constexpr unsigned swizzled_offset(unsigned row, unsigned piece) { return row * 128 + 16 * (piece ^ row % 8); }
+UFP4_HD constexpr unsigned swizzled_offset(unsigned row, unsigned part) { return row * 128 + 16 * (part ^ row % 8); }
 
 enum class swizzle : std::uint64_t { none = 0, bytes_128 = 2, bytes_64 = 4, bytes_32 = 6 };
 

@@ -30,7 +30,7 @@ inline constexpr unsigned barrier_bytes = 8;
 
 #if defined(UFP4_SIMT_HEADER) || defined(__CUDACC__)
 
-/// The elements of a matrix, and how the 16-byte pieces of a box's row are stored: in order, or, of rows of 64 or 128
+/// The elements of a matrix, and how the 16-byte parts of a box's row are stored: in order, or, of rows of 64 or 128
 /// bytes, swizzled (swizzled_offset), in memory aligned to eight rows.
 struct tensor_kind {
   unsigned element_bytes, swizzled_row;  ///< 0: not swizzled

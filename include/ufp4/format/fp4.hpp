@@ -10,15 +10,15 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// Layout with two exponent bits and one mantissa bit: the FP4 of current accelerators.
 struct E2M1 {  // layout() is a function because device code has no static members
-  UFP4_MEMBER static constexpr minifloat layout() { return {2, 1, 1, true, 7, 7}; }
+  UFP4_MEMBER static constexpr detail::minifloat layout() { return {2, 1, 1, true, 7, 7}; }
 };
 /// Layout with one exponent bit and two mantissa bits: the uniform grid.
 struct E1M2 {
-  UFP4_MEMBER static constexpr minifloat layout() { return {1, 2, 1, true, 7, 7}; }
+  UFP4_MEMBER static constexpr detail::minifloat layout() { return {1, 2, 1, true, 7, 7}; }
 };
 /// Layout with three exponent bits and no mantissa: powers of two.
 struct E3M0 {
-  UFP4_MEMBER static constexpr minifloat layout() { return {3, 0, 3, true, 7, 7}; }
+  UFP4_MEMBER static constexpr detail::minifloat layout() { return {3, 0, 3, true, 7, 7}; }
 };
 
 /// One 4-bit float, stored in one byte; constexpr, trivially copyable. It is a float in expressions (number.hpp).
@@ -36,9 +36,11 @@ class fp4 : public detail::coded<fp4<Layout>, std::uint8_t, 15, std::weak_orderi
   static constexpr bool exact_products = true;
 
   fp4() = default;
-  UFP4_MEMBER constexpr explicit fp4(float x) { bits_ = static_cast<std::uint8_t>(encode(Layout::layout(), x)); }
-  UFP4_MEMBER constexpr float value() const { return decode(Layout::layout(), bits_); }
-  UFP4_MEMBER static constexpr float(max)() { return decode(Layout::layout(), Layout::layout().max_code); }
+  UFP4_MEMBER constexpr explicit fp4(float x) {
+    bits_ = static_cast<std::uint8_t>(detail::encode(Layout::layout(), x));
+  }
+  UFP4_MEMBER constexpr float value() const { return detail::decode(Layout::layout(), bits_); }
+  UFP4_MEMBER static constexpr float(max)() { return detail::decode(Layout::layout(), Layout::layout().max_code); }
 
   UFP4_MEMBER constexpr fp4 operator-() const { return fp4::from_bits(bits_ ^ 8u); }  ///< flips the sign, of zero too
 };
@@ -79,14 +81,14 @@ class fp4_remapped : public detail::coded<fp4_remapped<Layout, special>, std::ui
     bits_ = detail::is_nan(x) ? std::uint8_t{7} : detail::nearest_code(grid, x);
   }
   UFP4_MEMBER constexpr float value() const {
-    return bits_ == 8 ? static_cast<float>(special) : decode(Layout::layout(), bits_);
+    return bits_ == 8 ? static_cast<float>(special) : detail::decode(Layout::layout(), bits_);
   }
   UFP4_MEMBER static constexpr float(max)() {
     constexpr float largest = detail::remapped_grid<Layout, special>.qmax;
     return largest;
   }
 
-  static_assert(decode(Layout::layout(), encode(Layout::layout(), static_cast<float>(special))) !=
+  static_assert(detail::decode(Layout::layout(), detail::encode(Layout::layout(), static_cast<float>(special))) !=
                     static_cast<float>(special),
                 "the special value of fp4_remapped is not a value of its layout");
 };

@@ -16,7 +16,7 @@ struct grid4 {
   float level[16];           ///< the distinct values that rounding can give, ascending
   std::uint8_t code[16];     ///< the code of each level; of the two zeros +0
   std::int16_t integer[16];  ///< value / unit by code, if exact_products
-  float unit;                ///< the power of two that all values are multiples of, if exact_products or wide
+  float unit;                ///< the power of two that all values are multiples of, if exact_products or byte
   float qmax;                ///< largest magnitude that rounding can give
   int levels;                ///< number of levels
   int zero;                  ///< index of the level 0 in `level`
@@ -110,6 +110,19 @@ UFP4_HD constexpr std::uint8_t nearest_code(const grid4& grid, float x) {
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
+namespace ufp4::detail::inline UFP4_TYPES {
+
+/// The constants of elements of one byte whose values are multiples of `unit`, the smallest positive one; no levels.
+UFP4_HOST_MEMBER constexpr grid4 byte_grid(byte_element kind, float unit) {
+  grid4 g{};
+  g.unit = unit, g.low = -128, g.high = 127;
+  g.exact_products = kind == byte_element::int8;
+  g.qmax = g.exact_products ? 127.0f * unit : decode(byte_layout(kind), byte_layout(kind).max_code);
+  return g;
+}
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
 namespace ufp4::inline UFP4_TYPES {
 
 /// The grid of an element type. Requires a zero among its values.
@@ -120,17 +133,9 @@ constexpr grid4 grid_of() {
   static_assert(detail::states_no_other<E, grid.exact_products>());
   return grid;
 }
-/// The constants of elements of one byte whose values are multiples of `unit`, the smallest positive one; no levels.
-UFP4_HOST_MEMBER constexpr grid4 wide_grid(wide_element kind, float unit) {
-  grid4 g{};
-  g.unit = unit, g.low = -128, g.high = 127;
-  g.exact_products = kind == wide_element::int8;
-  g.qmax = g.exact_products ? 127.0f * unit : decode(wide_layout(kind), wide_layout(kind).max_code);
-  return g;
-}
-template <wide_element_format E>
+template <detail::byte_element_format E>
 constexpr grid4 grid_of() {
-  constexpr grid4 grid = wide_grid(E::wide, E::unit());
+  constexpr grid4 grid = detail::byte_grid(E::byte, E::unit());
   static_assert(grid.qmax == (E::max)(), "an element of one byte has the largest magnitude of its kind");
   return grid;
 }

@@ -17,7 +17,7 @@ class int4 : public detail::coded<int4, std::uint8_t, 15, std::strong_ordering> 
   static constexpr bool exact_products = true;
 
   int4() = default;
-  UFP4_MEMBER constexpr explicit int4(float x) { bits_ = encode_integer({0, 3, -2, false, 7, 7}, x) & 15; }
+  UFP4_MEMBER constexpr explicit int4(float x) { bits_ = detail::encode_integer({0, 3, -2, false, 7, 7}, x) & 15; }
   UFP4_MEMBER constexpr explicit operator int() const { return bits_ < 8 ? bits_ : bits_ - 16; }  ///< -8 .. 7
   UFP4_MEMBER constexpr float value() const { return static_cast<float>(static_cast<int>(*this)); }
   UFP4_MEMBER static constexpr float(max)() { return 7.0f; }

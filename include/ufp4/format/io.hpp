@@ -64,7 +64,9 @@ template <class Levels, class Char>
 struct std::formatter<ufp4::table_element<Levels>, Char>
     : ufp4::detail::value_formatter<ufp4::table_element<Levels>, Char> {};
 template <int bits, class Char>
-struct std::formatter<ufp4::scaled_int8<bits>, Char> : ufp4::detail::value_formatter<ufp4::scaled_int8<bits>, Char> {};
-template <ufp4::wide_element kind, class Char>
-struct std::formatter<ufp4::wide_float<kind>, Char> : ufp4::detail::value_formatter<ufp4::wide_float<kind>, Char> {};
+struct std::formatter<ufp4::detail::scaled_int8<bits>, Char>
+    : ufp4::detail::value_formatter<ufp4::detail::scaled_int8<bits>, Char> {};
+template <ufp4::detail::byte_element kind, class Char>
+struct std::formatter<ufp4::detail::byte_float<kind>, Char>
+    : ufp4::detail::value_formatter<ufp4::detail::byte_float<kind>, Char> {};
 #endif

@@ -139,8 +139,8 @@ struct std::numeric_limits<ufp4::int4> : ufp4::detail::coded_limits<ufp4::int4, 
 };
 /// Of int8q6, a fixed-point number: no integer, but exact.
 template <int fraction_bits>
-struct std::numeric_limits<ufp4::scaled_int8<fraction_bits>>
-    : ufp4::detail::coded_limits<ufp4::scaled_int8<fraction_bits>, false, 128, 127, 128, 0, 0, 0, 0, 0> {
+struct std::numeric_limits<ufp4::detail::scaled_int8<fraction_bits>>
+    : ufp4::detail::coded_limits<ufp4::detail::scaled_int8<fraction_bits>, false, 128, 127, 128, 0, 0, 0, 0, 0> {
   static constexpr bool is_signed = true, is_integer = fraction_bits == 0, is_exact = true;
   static constexpr int digits = 7, digits10 = 2;
 };

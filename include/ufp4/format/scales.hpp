@@ -14,11 +14,11 @@ namespace ufp4::inline UFP4_TYPES {
 /// The block scale of NVFP4: E4M3FN.
 class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
  public:
-  UFP4_MEMBER static constexpr minifloat layout() { return {4, 3, 7, true, 0x7E, 0x7F}; }
+  UFP4_MEMBER static constexpr detail::minifloat layout() { return {4, 3, 7, true, 0x7E, 0x7F}; }
   e4m3() = default;
-  UFP4_MEMBER constexpr explicit e4m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout(), x)); }
+  UFP4_MEMBER constexpr explicit e4m3(float x) { bits_ = static_cast<std::uint8_t>(detail::encode(layout(), x)); }
   UFP4_MEMBER constexpr float value() const {
-    return (bits_ & 0x7Fu) == 0x7Fu ? detail::quiet_nan : decode(layout(), bits_);
+    return (bits_ & 0x7Fu) == 0x7Fu ? detail::quiet_nan : detail::decode(layout(), bits_);
   }
   UFP4_MEMBER static constexpr float(max)() { return 448.0f; }
 };
@@ -26,10 +26,12 @@ class e4m3 : public detail::small_float<e4m3, std::uint8_t> {
 /// An unsigned block scale with a wider range: five exponent bits, three mantissa bits.
 class ue5m3 : public detail::small_float<ue5m3, std::uint8_t> {
  public:
-  UFP4_MEMBER static constexpr minifloat layout() { return {5, 3, 15, false, 0xFE, 0xFF}; }
+  UFP4_MEMBER static constexpr detail::minifloat layout() { return {5, 3, 15, false, 0xFE, 0xFF}; }
   ue5m3() = default;
-  UFP4_MEMBER constexpr explicit ue5m3(float x) { bits_ = static_cast<std::uint8_t>(encode(layout(), x)); }
-  UFP4_MEMBER constexpr float value() const { return bits_ == 0xFFu ? detail::quiet_nan : decode(layout(), bits_); }
+  UFP4_MEMBER constexpr explicit ue5m3(float x) { bits_ = static_cast<std::uint8_t>(detail::encode(layout(), x)); }
+  UFP4_MEMBER constexpr float value() const {
+    return bits_ == 0xFFu ? detail::quiet_nan : detail::decode(layout(), bits_);
+  }
   UFP4_MEMBER static constexpr float(max)() { return 114688.0f; }
 };
 
@@ -70,9 +72,9 @@ class e6m2 : public detail::small_float<e6m2, std::uint8_t> {
 /// bf16 matrices hold IEEE bits instead: an infinity stays an infinity (round_to<bf16>).
 class bf16 : public detail::small_float<bf16, std::uint16_t> {
  public:
-  UFP4_MEMBER static constexpr minifloat layout() { return {8, 7, 127, true, 0x7F7F, 0x7FC0}; }
+  UFP4_MEMBER static constexpr detail::minifloat layout() { return {8, 7, 127, true, 0x7F7F, 0x7FC0}; }
   bf16() = default;
-  UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(encode(layout(), x)); }
+  UFP4_MEMBER constexpr explicit bf16(float x) { bits_ = static_cast<std::uint16_t>(detail::encode(layout(), x)); }
   UFP4_MEMBER constexpr float value() const { return detail::to_float(std::uint32_t{bits_} << 16); }
   UFP4_MEMBER static constexpr float(max)() { return detail::to_float(0x7F7F0000u); }
 };
@@ -80,20 +82,24 @@ class bf16 : public detail::small_float<bf16, std::uint16_t> {
 /// IEEE binary16, for inputs and outputs.
 class fp16 : public detail::small_float<fp16, std::uint16_t> {
  public:
-  UFP4_MEMBER static constexpr minifloat layout() { return {5, 10, 15, true, 0x7BFF, 0x7E00}; }
+  UFP4_MEMBER static constexpr detail::minifloat layout() { return {5, 10, 15, true, 0x7BFF, 0x7E00}; }
   fp16() = default;
   UFP4_MEMBER constexpr explicit fp16(float x) {
-    const std::uint32_t code = detail::is_nan(x) ? layout().nan_code : encode_magnitude(layout(), x);
+    const std::uint32_t code = detail::is_nan(x) ? layout().nan_code : detail::encode_magnitude(layout(), x);
     const std::uint32_t sign = detail::is_negative(x) && !detail::is_nan(x) ? 0x8000u : 0u;
     bits_ = static_cast<std::uint16_t>(sign | (code <= 0x7BFFu || detail::is_nan(x) ? code : 0x7C00u));
   }
   UFP4_MEMBER constexpr float value() const {
     const std::uint32_t sign = (bits_ & 0x8000u) << 16, code = bits_ & 0x7FFFu;
     if (code >= 0x7C00u) return detail::to_float(sign | 0x7F800000u | (code & 0x3FFu) << 13);
-    return detail::to_float(sign | detail::to_bits(decode(layout(), code)));
+    return detail::to_float(sign | detail::to_bits(detail::decode(layout(), code)));
   }
   UFP4_MEMBER static constexpr float(max)() { return 65504.0f; }
 };
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
 
 template <>
 struct scale_traits<float> : scale_of_kind<scale_kind::f32> {};
@@ -108,12 +114,16 @@ struct scale_traits<ufp4::e8m0> : scale_of_kind<scale_kind::e8m0> {};
 template <>
 struct scale_traits<ufp4::e6m2> : scale_of_kind<scale_kind::e6m2> {};
 
-static_assert(scale_format<float> && scale_format<bf16> && scale_format<e4m3> && scale_format<ue5m3> &&
-              scale_format<e8m0> && !scale_format<fp16>);
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+static_assert(detail::scale_format<float> && detail::scale_format<bf16> && detail::scale_format<e4m3> &&
+              detail::scale_format<ue5m3> && detail::scale_format<e8m0> && !detail::scale_format<fp16>);
 
 }  // namespace ufp4::inline UFP4_TYPES
 
-namespace ufp4::inline UFP4_CODE {
+namespace ufp4::detail::inline UFP4_CODE {
 
 /// Rounds a binary32 result to a matrix element as IEEE 754 does: to nearest even, overflow to infinity, NaN to NaN.
 template <class T>
@@ -122,14 +132,10 @@ UFP4_HD constexpr T round_to(float x) {
 }
 template <>
 UFP4_HD constexpr bf16 round_to<bf16>(float x) {
-  const std::uint32_t bits = detail::to_bits(x);
-  if (detail::is_nan(x)) return bf16::from_bits(bf16::layout().nan_code);
+  const std::uint32_t bits = to_bits(x);
+  if (is_nan(x)) return bf16::from_bits(bf16::layout().nan_code);
   return bf16::from_bits(static_cast<std::uint16_t>((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16));
 }
-
-}  // namespace ufp4::inline UFP4_CODE
-
-namespace ufp4::detail::inline UFP4_CODE {
 
 /// Size and conversions of a scale type given as a value. Scale bits are in the low bits of a uint32_t.
 UFP4_HD constexpr int scale_bytes(scale_kind kind) {

@@ -26,6 +26,14 @@ inline constexpr sixteen_values table_values = [] {
 template <class Levels>
 inline constexpr grid4 table_grid = grid_of_values(table_values<Levels>.at);
 
+/// The values of QLoRA's NormalFloat: quantiles of a Gaussian, normalised to [-1, 1] (arXiv 2305.14314, appendix E).
+struct nf4_levels {
+  /// By code, ascending.
+  static constexpr float values[16] = {
+      -1.0f,         -0.696192801f, -0.525073051f, -0.394917488f, -0.284441382f, -0.18477343f, -0.0910500363f, 0.0f,
+      0.0795802996f, 0.160930201f,  0.246112302f,  0.337915242f,  0.440709829f,  0.562617004f, 0.722956836f,   1.0f};
+};
+
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::inline UFP4_TYPES {
@@ -63,15 +71,7 @@ class table_element : public detail::coded<table_element<Levels>, std::uint8_t, 
     return grid.qmax;
   }
 };
-
-/// The values of QLoRA's NormalFloat: quantiles of a Gaussian, normalised to [-1, 1] (arXiv 2305.14314, appendix E).
-struct nf4_levels {
-  /// By code, ascending.
-  static constexpr float values[16] = {
-      -1.0f,         -0.696192801f, -0.525073051f, -0.394917488f, -0.284441382f, -0.18477343f, -0.0910500363f, 0.0f,
-      0.0795802996f, 0.160930201f,  0.246112302f,  0.337915242f,  0.440709829f,  0.562617004f, 0.722956836f,   1.0f};
-};
-using nf4 = table_element<nf4_levels>;  ///< NF4; its products are not exact
+using nf4 = table_element<detail::nf4_levels>;  ///< NF4; its products are not exact
 
 static_assert(element_format<nf4>);
 

@@ -79,7 +79,7 @@ error queue_dequantize(const thread::extended_matrix& q, const float* tensor_sca
   const std::size_t tiles = (to.rows * across + kernels::dequantize_threads - 1) / kernels::dequantize_threads;
   if (tiles == 0) return success;
   if constexpr (has(needs, features::further_parts))
-    if (needs_portable(q.format))
+    if (has_extended_blocks(q.format))
       return launch_each(listed<&kernels::dequantize_extended<Use>>, to.rows * to.cols,
                          kernels::decode_extended_threads, 0, where,
                          kernels::dequantize_extended_job{q, tensor_scale, to});
@@ -122,14 +122,14 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// out = fl(value * fl(block scale * tensor scale)), rounded to out's type: the host's bits. A block with a scale of
 /// NaN is NaN. out is q.rows() x q.cols() in device memory, with any strides, and must not overlap the memory of q. A
 /// transform is not undone; hadamard_inverse does that. Needs no workspace.
-template <any_block_format F, matrix_scalar T>
+template <detail::any_block_format F, detail::matrix_scalar T>
 status dequantize(const context& ctx, const quantized_view<F>& q, const matrix_view<T>& out) {
   using detail::features;
   constexpr features own = detail::features_of(spec_of<F>) & features::further_parts;
   return detail::dequantize_as<detail::kernels_are_external ? features::all : own>(ctx, q, spec_of<F>, out);
 }
 /// The same for a matrix with memory of its own.
-template <any_block_format F, matrix_scalar T>
+template <detail::any_block_format F, detail::matrix_scalar T>
 status dequantize(const context& ctx, const quantized_matrix<F>& q, const matrix_view<T>& out) {
   return dequantize(ctx, q.view(), out);
 }

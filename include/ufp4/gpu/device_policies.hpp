@@ -73,7 +73,7 @@ auto collect_for(const Policies&... policies) {
   static_assert(F::has_tensor_scale || !has_amax_at, "tensor_amax_at has no effect: the format has no tensor scale");
   ufp4::detail::can_apply<F, (std::same_as<Policies, tensor_amax> || ...),
                           (std::same_as<Policies, shard> || ...) && !has_amax_at>();
-  return collect(policies...);
+  return detail::collect(policies...);
 }
 
 }  // namespace ufp4::gpu::detail::inline UFP4_GPU

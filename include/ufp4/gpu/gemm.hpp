@@ -9,7 +9,7 @@
 #include <ufp4/gpu/quantize.hpp>
 #include <ufp4/matrix/product.hpp>
 
-template <ufp4::any_block_format F>
+template <ufp4::detail::any_block_format F>
 struct ufp4::detail::is_device_matrix<ufp4::gpu::quantized_view<F>> : std::true_type {};
 
 namespace ufp4::gpu::detail::inline UFP4_GPU {
@@ -18,7 +18,7 @@ template <class T>
 concept coded_operand = ufp4::detail::is_device_matrix<T>::value;
 /// An operand of a product; a gpu::quantized_matrix is replaced by its view.
 template <class T>
-concept viewed_operand = coded_operand<T> || request_operand<T> || plain_operand<T>;
+concept viewed_operand = coded_operand<T> || request_operand<T> || unquantized_input<T>;
 
 template <viewed_operand T>
 const T& viewed(const T& x) {
@@ -31,7 +31,7 @@ quantized_view<F> viewed(const quantized_matrix<F>& q) {
 template <class T>
 concept any_operand = requires(const T& x) { viewed(x); };
 
-/// Divides device memory into pieces aligned to 256 bytes. Without memory it only counts the bytes.
+/// Divides device memory into parts aligned to 256 bytes. Without memory it only counts the bytes.
 class workspace_cutter {
  public:
   workspace_cutter() = default;
@@ -65,23 +65,23 @@ constexpr gemm_side side_of_format(const format_spec& format, std::size_t rows, 
           .cols = cols,
           .padded_cols = padded_length(cols, format.block, t),
           .transform = t,
-          .extended = needs_portable(format) ? &format : nullptr};
+          .extended = has_extended_blocks(format) ? &format : nullptr};
 }
 /// What the types of two operands show: a job without data.
 template <viewed_operand A, viewed_operand B>
 struct product_of {
   template <class T>
   static constexpr gemm_side side() {
-    if constexpr (plain_operand<T>) return {.is_quantized = false};
+    if constexpr (unquantized_input<T>) return {.is_quantized = false};
     return side_of_format(static_format<T>, 0, 0, {});
   }
-  static constexpr int block = plain_operand<A> ? static_block_length<B> : static_block_length<A>;
+  static constexpr int block = unquantized_input<A> ? static_block_length<B> : static_block_length<A>;
   static constexpr gemm_job job{.left = side<A>(), .right = side<B>(), .block = static_cast<unsigned>(block)};
 
   static constexpr bool may(bool (*holds)(const gemm_job&)) { return holds(job); }
 };
 template <class T>
-inline constexpr bool shows_format = plain_operand<T> || static_block_length<T> != 0;
+inline constexpr bool shows_format = unquantized_input<T> || static_block_length<T> != 0;
 template <class T>
 using viewed_type = std::remove_cvref_t<decltype(viewed(std::declval<const T&>()))>;
 
@@ -91,9 +91,13 @@ using product_types =
     std::conditional_t<shows_format<viewed_type<A>> && shows_format<viewed_type<B>> && !kernels_are_external,
                        product_of<viewed_type<A>, viewed_type<B>>, any_product>;
 
-inline gemm_side side_of_plain(const source& x, std::size_t padded_cols, const transform_spec& t) {
-  return {
-      .is_quantized = false, .rows = x.rows, .cols = x.cols, .padded_cols = padded_cols, .plain = x, .transform = t};
+inline gemm_side side_of_unquantized(const source& x, std::size_t padded_cols, const transform_spec& t) {
+  return {.is_quantized = false,
+          .rows = x.rows,
+          .cols = x.cols,
+          .padded_cols = padded_cols,
+          .unquantized = x,
+          .transform = t};
 }
 
 /// An operand as kernels take it. An operand that is still to be quantized gets memory from the workspace, and
@@ -106,18 +110,18 @@ gemm_side side_of(const quantized_view<F>& q, int, workspace_cutter&, std::uint3
   side.tensor_scale = F::has_tensor_scale ? q.tensor_scale() : nullptr;
   return side;
 }
-inline gemm_side side_of(const plain_side& p, int block, workspace_cutter&, std::uint32_t*&) {
-  return side_of_plain(p.x, padded_length(p.x.cols, block, p.transform), p.transform);
+inline gemm_side side_of(const unquantized_side& p, int block, workspace_cutter&, std::uint32_t*&) {
+  return side_of_unquantized(p.x, padded_length(p.x.cols, block, p.transform), p.transform);
 }
 template <class F, class T, class O>
 gemm_side side_of(const quantize_request<F, T, O>& r, int, workspace_cutter& memory, std::uint32_t*& amax_bits) {
   using Format = format_of<F>;
-  static_assert(!Format::is_wide, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
+  static_assert(!Format::has_bytes, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
   gemm_side side = side_of_format(spec_of<Format>, r.x.rows(), r.x.cols(), r.options.transform);
   side.codes = memory.take<std::uint8_t>(side.rows * side.padded_cols / 2);
   side.scales = memory.take<device_scale<Format>>(scale_count<Format>(side));
   if (Format::has_tensor_scale) side.tensor_scale = memory.take<float>(1);
-  if (needs_amax<F>(options<O>{r.options})) amax_bits = memory.take<std::uint32_t>(1);
+  if (computes_amax<F>(options<O>{r.options})) amax_bits = memory.take<std::uint32_t>(1);
   return side;
 }
 
@@ -233,7 +237,7 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// | fast   | the kernel, and so the bits, depends on the device, the shapes and the architectures that the program |
 /// |        | was compiled for: see explain()                                                                       |
 /// | errors | the host's messages; nothing is queued                                                                |
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
+template <detail::any_operand A, detail::any_operand B, detail::matrix_scalar T>
 status quantized_gemm(const context& ctx, const A& a, const B& b, const matrix_view<T>& c,
                       const gemm_options& options = {}) {
   return detail::checked(
@@ -241,7 +245,7 @@ status quantized_gemm(const context& ctx, const A& a, const B& b, const matrix_v
 }
 
 /// Bytes of context.workspace for quantized_gemm with the same arguments on the current device. Checks nothing.
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
+template <detail::any_operand A, detail::any_operand B, detail::matrix_scalar T>
 std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix_view<T>& c,
                             const gemm_options& options = {}) {
   detail::gemm_call call;  // of no bytes on an error
@@ -250,7 +254,7 @@ std::size_t workspace_bytes(const context&, const A& a, const B& b, const matrix
 }
 
 /// The kernel that quantized_gemm with the same arguments would run on this device. Nothing is checked, read or queued.
-template <detail::any_operand A, detail::any_operand B, matrix_scalar T>
+template <detail::any_operand A, detail::any_operand B, detail::matrix_scalar T>
 explanation explain(const context&, const A& a, const B& b, const matrix_view<T>& c, const gemm_options& options = {}) {
   detail::gemm_call call;
   const error e = detail::plan_call(call, detail::viewed(a), detail::viewed(b), detail::sink_of(c), options, {});

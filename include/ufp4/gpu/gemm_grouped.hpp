@@ -110,7 +110,7 @@ void check_group(const As& a, const Bs& b, const Cs& c, const gemm_options& opti
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// Rows first .. first + count - 1 of a quantized matrix in device memory; conditions as for the host's row_range.
-template <any_block_format F>
+template <detail::any_block_format F>
 quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::size_t count) {
   constexpr auto height = static_cast<std::size_t>(F::block.rows);
   detail::expects(first <= q.rows() && count <= q.rows() - first, "row_range: rows out of range: ", first, " + ", count,
@@ -126,11 +126,11 @@ quantized_view<F> row_range(const quantized_view<F>& q, std::size_t first, std::
           q.transform()};
 }
 /// The same for a matrix with memory of its own.
-template <any_block_format F>
+template <detail::any_block_format F>
 quantized_view<F> row_range(const quantized_matrix<F>& q, std::size_t first, std::size_t count) {
   return row_range(q.view(), first, count);
 }
-template <any_block_format F>
+template <detail::any_block_format F>
 void row_range(const quantized_matrix<F>&&, std::size_t, std::size_t) = delete;  ///< the matrix ends with its statement
 
 /// The same as the host's (gemm_grouped.hpp): C[e] = alpha * A[e] * B[e]^T + beta * C[e]. Outputs must not overlap, any

@@ -9,19 +9,19 @@
 
 namespace ufp4::gpu::inline UFP4_GPU {
 
-/// One operand of a product: canonical codes and scales, or a plain matrix. Pointers are to device memory.
+/// One operand of a product: canonical codes and scales, or an unquantized matrix. Pointers are to device memory.
 struct gemm_side {
-  bool is_quantized = true;                         ///< false for a plain matrix
-  const std::uint8_t* codes = nullptr;              ///< or the plain elements
+  bool is_quantized = true;                         ///< false for an unquantized matrix
+  const std::uint8_t* codes = nullptr;              ///< or the unquantized elements
   const void* scales = nullptr;                     ///< block scales, in the type `scale`
   const float* tensor_scale = nullptr;              ///< null: 1
   grid4 grid{};                                     ///< the element format
   scale_kind scale = scale_kind::f32;               ///< the type of the block scales
   unsigned block_rows = 1;                          ///< rows that share a scale
   std::size_t rows = 0, cols = 0, padded_cols = 0;  ///< of the operand
-  detail::source plain{};                           ///< if not quantized: the matrix, without the transform
-  bool rounds_plain_to_bf16 = false;                ///< its elements are first rounded to nearest even: the bf16 recipe
-  transform_spec transform{};                       ///< of a plain operand
+  detail::source unquantized{};                     ///< if not quantized: the matrix, without the transform
+  bool rounds_unquantized_to_bf16 = false;          ///< its elements are first rounded to nearest even: the bf16 recipe
+  transform_spec transform{};                       ///< of an unquantized operand
   const format_spec* extended = nullptr;            ///< in host memory: a format that kernels for any format decode
 
   /// Are the values of the grid small integers times a power of two?
@@ -95,7 +95,7 @@ struct explanation {
   /// All members in one line.
   std::string text() const {
     const std::string line = detail::concat(operation, ": ", kernel, " (", instruction, "), tiles of ", tile_rows,
-                                            " x ", tile_cols, ", accumulate ", name(mode));
+                                            " x ", tile_cols, ", accumulate ", detail::name(mode));
     return note.empty() ? line : line + "; " + note;
   }
 };
@@ -124,7 +124,7 @@ constexpr bool has_blocks(const gemm_job& job, unsigned block, scale_kind scale,
   return job.block == block && fits(job.left) && fits(job.right);
 }
 
-constexpr bool has_plain(const gemm_job& job) { return !job.left.is_quantized || !job.right.is_quantized; }
+constexpr bool has_unquantized(const gemm_job& job) { return !job.left.is_quantized || !job.right.is_quantized; }
 constexpr bool has_extended(const gemm_job& job) {
   return job.left.extended != nullptr || job.right.extended != nullptr;
 }
@@ -240,10 +240,10 @@ struct tile_index {
 };
 /// The tile of a thread block: eight tile rows of one tile column, then of the next, so that the operands that thread
 /// blocks share are in the cache.
-UFP4_DEVICE tile_index banded_tile(const tile_grid& tiles, unsigned at) {
-  const unsigned band = 8 * tiles.across, first = at / band * 8, left = tiles.down - first;
+UFP4_DEVICE tile_index tile_of_strips(const tile_grid& tiles, unsigned at) {
+  const unsigned strip = 8 * tiles.across, first = at / strip * 8, left = tiles.down - first;
   const unsigned down = left < 8 ? left : 8;
-  return {first + at % band % down, at % band / down};
+  return {first + at % strip % down, at % strip / down};
 }
 
 /// Queues a thread block for each rows x cols of C; sets job.tiles.

@@ -57,12 +57,12 @@ status transform_rows(const char* operation, const context& ctx, const transform
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// The same as the host's (hadamard.hpp) for shapes, aliasing and bits. x and out are in device memory.
-template <matrix_scalar X, matrix_scalar Y, transform Transform>
+template <detail::matrix_scalar X, detail::matrix_scalar Y, detail::transform Transform>
 status hadamard_forward(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   return kernels::transform_rows("hadamard_forward", ctx, t.spec(), false, x, out);
 }
 /// The inverse, in the same way.
-template <matrix_scalar X, matrix_scalar Y, transform Transform>
+template <detail::matrix_scalar X, detail::matrix_scalar Y, detail::transform Transform>
 status hadamard_inverse(const context& ctx, const matrix_view<X>& x, const matrix_view<Y>& out, const Transform& t) {
   return kernels::transform_rows("hadamard_inverse", ctx, t.spec(), true, x, out);
 }

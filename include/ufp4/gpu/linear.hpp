@@ -16,7 +16,7 @@
 namespace ufp4::gpu::inline UFP4_GPU {
 
 /// Y[T,N] = X[T,K] W[N,K]^T under the recipe's fprop. With `saved`, also quantizes X^T for wgrad into saved->memory().
-template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
+template <detail::matrix_scalar X, detail::matrix_scalar W, detail::matrix_scalar Y>
 status linear_forward(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                       const matrix_view<W>& w, const matrix_view<Y>& y, saved_activation* saved = nullptr) {
   const std::size_t offsets[] = {0, x.rows()};
@@ -24,7 +24,7 @@ status linear_forward(const context& ctx, const recipe::bound_recipe& now, const
 }
 
 /// dX[T,K] = dY[T,N] W[N,K] under the recipe's dgrad, written over dX or added to it.
-template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
+template <detail::matrix_scalar D, detail::matrix_scalar W, detail::matrix_scalar X>
 status linear_backward_input(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                              const matrix_view<W>& w, const matrix_view<X>& dx,
                              recipe::write_mode mode = recipe::write_mode::overwrite) {
@@ -34,7 +34,7 @@ status linear_backward_input(const context& ctx, const recipe::bound_recipe& now
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, written over dW or added to it (a float main gradient).
 /// x_or_saved: X, or what linear_forward saved of it.
-template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
+template <detail::matrix_scalar D, detail::matrix_or_saved Saved, detail::matrix_scalar W>
 status linear_backward_weight(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                               const Saved& x_or_saved, const matrix_view<W>& dw,
                               recipe::write_mode mode = recipe::write_mode::overwrite) {
@@ -44,21 +44,21 @@ status linear_backward_weight(const context& ctx, const recipe::bound_recipe& no
 }
 
 /// linear_forward with the tokens of expert e in rows offsets[e] .. offsets[e + 1] - 1.
-template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
+template <detail::matrix_scalar X, detail::matrix_scalar W, detail::matrix_scalar Y>
 status linear_forward_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<X>& x,
                               recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<Y>& y,
                               saved_activation* saved = nullptr) {
   return detail::forward("linear_forward_grouped", ctx, now, x, offsets, w, y, saved);
 }
 /// linear_backward_input by expert.
-template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
+template <detail::matrix_scalar D, detail::matrix_scalar W, detail::matrix_scalar X>
 status linear_backward_input_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                      recipe::expert_offsets offsets, const matrix_view<W>& w, const matrix_view<X>& dx,
                                      recipe::write_mode mode = recipe::write_mode::overwrite) {
   return detail::backward_input("linear_backward_input_grouped", ctx, now, dy, offsets, w, dx, mode);
 }
 /// linear_backward_weight by expert.
-template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
+template <detail::matrix_scalar D, detail::matrix_or_saved Saved, detail::matrix_scalar W>
 status linear_backward_weight_grouped(const context& ctx, const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                       const Saved& x_or_saved, recipe::expert_offsets offsets, const matrix_view<W>& dw,
                                       recipe::write_mode mode = recipe::write_mode::overwrite) {
@@ -73,14 +73,14 @@ status linear_backward_weight_grouped(const context& ctx, const recipe::bound_re
 // | can_run_*         | is there a kernel for every product?                                                |
 
 /// Workspace of linear_forward.
-template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
+template <detail::matrix_scalar X, detail::matrix_scalar W, detail::matrix_scalar Y>
 std::size_t linear_forward_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<X>& x,
                                            const matrix_view<W>& w, const matrix_view<Y>& y,
                                            recipe::expert_offsets offsets = {}) {
   return detail::most_layer_bytes(detail::forward_of(now, x, w, y, offsets));
 }
 /// The kernels of linear_forward.
-template <matrix_scalar X, matrix_scalar W, matrix_scalar Y>
+template <detail::matrix_scalar X, detail::matrix_scalar W, detail::matrix_scalar Y>
 linear_explanation explain_linear_forward(const context&, const recipe::bound_recipe& now, const matrix_view<X>& x,
                                           const matrix_view<W>& w, const matrix_view<Y>& y,
                                           recipe::expert_offsets offsets = {}) {
@@ -95,14 +95,14 @@ bool can_run_linear_forward(const context& ctx, const auto&... arguments)
 }
 
 /// Workspace of linear_backward_input.
-template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
+template <detail::matrix_scalar D, detail::matrix_scalar W, detail::matrix_scalar X>
 std::size_t linear_backward_input_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                                   const matrix_view<W>& w, const matrix_view<X>& dx,
                                                   recipe::expert_offsets offsets = {}) {
   return detail::most_layer_bytes(detail::backward_input_of(now, dy, w, dx, offsets));
 }
 /// The kernels of linear_backward_input.
-template <matrix_scalar D, matrix_scalar W, matrix_scalar X>
+template <detail::matrix_scalar D, detail::matrix_scalar W, detail::matrix_scalar X>
 linear_explanation explain_linear_backward_input(const context&, const recipe::bound_recipe& now,
                                                  const matrix_view<D>& dy, const matrix_view<W>& w,
                                                  const matrix_view<X>& dx, recipe::expert_offsets offsets = {}) {
@@ -117,14 +117,14 @@ bool can_run_linear_backward_input(const context& ctx, const auto&... arguments)
 }
 
 /// Workspace of linear_backward_weight.
-template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
+template <detail::matrix_scalar D, detail::matrix_or_saved Saved, detail::matrix_scalar W>
 std::size_t linear_backward_weight_workspace_bytes(const recipe::bound_recipe& now, const matrix_view<D>& dy,
                                                    const Saved& x_or_saved, const matrix_view<W>& dw,
                                                    recipe::expert_offsets offsets = {}) {
   return detail::most_layer_bytes(detail::backward_weight_of(now, dy, detail::source_of(x_or_saved), dw, offsets));
 }
 /// The kernels of linear_backward_weight.
-template <matrix_scalar D, detail::matrix_or_saved Saved, matrix_scalar W>
+template <detail::matrix_scalar D, detail::matrix_or_saved Saved, detail::matrix_scalar W>
 linear_explanation explain_linear_backward_weight(const context&, const recipe::bound_recipe& now,
                                                   const matrix_view<D>& dy, const Saved& x_or_saved,
                                                   const matrix_view<W>& dw, recipe::expert_offsets offsets = {}) {
@@ -139,7 +139,7 @@ bool can_run_linear_backward_weight(const context& ctx, const auto&... arguments
 }
 
 /// Bytes of memory that a saved_activation of x needs.
-template <matrix_scalar X>
+template <detail::matrix_scalar X>
 std::size_t linear_saved_bytes(const recipe::bound_recipe& now, const matrix_view<X>& x,
                                recipe::expert_offsets offsets = {}) {
   detail::workspace_cutter memory;

@@ -117,8 +117,8 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
   }
   const stored_quantize_job job = side.job(e);
   if (!side.quantizes()) {
-    gemm_side out = side_of_plain(job.x, job.padded_cols, job.transform);
-    out.rounds_plain_to_bf16 = true;
+    gemm_side out = side_of_unquantized(job.x, job.padded_cols, job.transform);
+    out.rounds_unquantized_to_bf16 = true;
     return out;
   }
   gemm_side out = side_of_format(side.policy().format, job.x.rows, job.x.cols, job.transform);
@@ -309,7 +309,7 @@ inline saved_activation::part saved_part(const layer_side& side, std::size_t e) 
   saved_activation::part kept{gemm_side_of(side, e), recipe::detail::block_of(*side.now, side.index).cols};
   if (side.quantizes()) return kept;
   const auto stride = static_cast<std::ptrdiff_t>(kept.side.cols);
-  kept.side.plain = {side.places[e].codes, dtype::bf16, kept.side.rows, kept.side.cols, stride, 1};
+  kept.side.unquantized = {side.places[e].codes, dtype::bf16, kept.side.rows, kept.side.cols, stride, 1};
   return kept;
 }
 
@@ -330,7 +330,7 @@ status save(const char* operation, const layer_side& side, saved_activation& sav
   saved.raw().clear();
   for (std::size_t part = 0; part < side.parts.size(); ++part) {
     const saved_activation::part& kept = saved.raw().emplace_back(saved_part(side, part));
-    const source& to = kept.side.plain;
+    const source& to = kept.side.unquantized;
     const sink copy{const_cast<void*>(to.data), to.kind, to.rows, to.cols, to.row_stride, to.col_stride};
     const error e = side.quantizes() ? quantize_part(side, part, where)
                                      : kernels::queue_hadamard(side.parts[part], copy, {}, false, to.cols, where);
@@ -350,7 +350,7 @@ struct any_sink : sink {
 };
 
 template <class T>
-concept matrix_or_saved = ufp4::detail::plain_operand<T> || std::same_as<T, saved_activation>;
+concept matrix_or_saved = ufp4::detail::unquantized_input<T> || std::same_as<T, saved_activation>;
 
 /// A saved X^T is passed on as it is, a matrix as its source.
 using ufp4::detail::source_of;

@@ -20,9 +20,9 @@ namespace ufp4::gpu::inline UFP4_GPU {
 
 /// Codes, scales and, for a two-level format, one float, in device memory that the view does not own. The constructor
 /// checks the sizes as the host's quantized_view does, and reads nothing.
-template <any_block_format Format>
+template <detail::any_block_format Format>
 class quantized_view {
-  static_assert(!Format::is_wide, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
+  static_assert(!Format::has_bytes, "formats with elements of one byte (int8_f32, mxint8) run on the CPU only");
 
  public:
   using format = Format;
@@ -59,7 +59,7 @@ class quantized_view {
 };
 
 /// The same with memory of its own (buffer): for examples, tests and first programs. Movable, not copyable.
-template <any_block_format Format>
+template <detail::any_block_format Format>
 class quantized_matrix {
  public:
   using format = Format;

@@ -44,13 +44,13 @@ void check_quantize(const char* operation, const matrix_view<T>& x, const quanti
 }
 
 template <quantizer_target F, class O>
-bool needs_amax(const O& all) {
+bool computes_amax(const O& all) {
   return format_of<F>::has_tensor_scale && !all.host.has_amax && !all.has_amax_at;
 }
 
 template <quantizer_target F, class O>
 std::size_t amax_workspace(const O& all) {
-  return needs_amax<F>(all) ? amax_bytes : 0;
+  return computes_amax<F>(all) ? amax_bytes : 0;
 }
 
 /// `amax_bits`: memory for the bits of the tensor's amax, if it must be computed.
@@ -69,7 +69,7 @@ quantize_task task_of(const matrix_view<T>& x, const quantized_view<format_of<F>
   task.global_amax = all.host.global_amax;
   if (Format::has_tensor_scale && all.has_amax_at)
     task.global_amax_bits = reinterpret_cast<const std::uint32_t*>(all.amax_at);
-  if (needs_amax<F>(all)) task.global_amax_bits = amax_bits;
+  if (computes_amax<F>(all)) task.global_amax_bits = amax_bits;
   task.report = all.report;
   return task;
 }
@@ -89,7 +89,7 @@ template <quantizer_target F, class O>
 constexpr unsigned parts_of() {
   constexpr features asked = decltype(O::host)::needs;
   constexpr format_spec f = spec_of<format_of<F>>;
-  constexpr bool square = f.block.rows == 16 && f.block.cols == 16, extended = needs_portable(f);
+  constexpr bool square = f.block.rows == 16 && f.block.cols == 16, extended = has_extended_blocks(f);
   constexpr bool lanes = !has_own_coder<F, O> && !extended && (square || (f.block.rows == 1 && f.block.cols >= 16));
   constexpr bool plan = lanes && thread::plan_of(f.grid).kind != thread::rounding_plan::grid::levels;
   constexpr bool transforms = has(asked, features::transform);
@@ -107,7 +107,7 @@ error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stre
   if constexpr (compat::preset<F>)
     return queue_blocks(task, typename F::coder{{task.job.format, {}}}, where);
   else if constexpr (has_own_coder<F, O>)
-    return queue_scalar<needs_portable(spec_of<format_of<F>>)>(task, all.host.rule, all.host.rounding, where);
+    return queue_scalar<has_extended_blocks(spec_of<format_of<F>>)>(task, all.host.rule, all.host.rounding, where);
   else
     return queue_quantize<parts_of<F, O>()>(task, where);
 }
@@ -115,7 +115,7 @@ error queue_codes(const quantize_task& task, [[maybe_unused]] const O& all, stre
 template <quantizer_target F, class O>
 error queue_tensor_amax(const quantize_task& task, const O& all, std::uint32_t* amax_bits, stream where) {
   if constexpr (format_of<F>::has_tensor_scale)
-    if (needs_amax<F>(all)) {
+    if (computes_amax<F>(all)) {
       const error e = set_zero(amax_bits, sizeof *amax_bits, where);
       return e == success ? queue_amax<parts_of<F, O>()>(task.job, amax_bits, where) : e;
     }
@@ -133,7 +133,7 @@ error queue_quantization(const matrix_view<T>& x, const quantized_view<format_of
 template <quantizer_target F, class O>
 kernel_choice kernel_of(const quantize_task& task, const O&) {
   kernel_choice kernel = quantize_kernel(task);
-  if (has_own_coder<F, O> && !needs_portable(task.job.format)) kernel.name = "quantize_blocks";
+  if (has_own_coder<F, O> && !has_extended_blocks(task.job.format)) kernel.name = "quantize_blocks";
   if (compat::preset<F>)
     kernel.note = "a compat preset has a coder of its own, which uses one thread for each block";
   else if (has_own_coder<F, O>)
@@ -171,10 +171,10 @@ struct quantize_explanation {
 };
 
 /// Quantizes x. F is a block_format or a compat preset. See the top of this file.
-template <quantizer_target F, matrix_scalar T, class... Policies>
-status quantize(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<F>>& out,
+template <detail::quantizer_target F, detail::matrix_scalar T, class... Policies>
+status quantize(const context& ctx, const matrix_view<T>& x, const quantized_view<detail::format_of<F>>& out,
                 const Policies&... policies) {
-  const auto all = detail::collect_for<format_of<F>>(policies...);
+  const auto all = detail::collect_for<detail::format_of<F>>(policies...);
   return detail::checked([&]() -> status {
     detail::check_quantize<F>("quantize", x, out, all);
     detail::check_memory("quantize", "context.workspace", ctx.workspace, detail::amax_workspace<F>(all));
@@ -184,26 +184,26 @@ status quantize(const context& ctx, const matrix_view<T>& x, const quantized_vie
 }
 
 /// Bytes that context.workspace must have for quantize<F> with the same matrix and policies.
-template <quantizer_target F, matrix_scalar T, class... Policies>
+template <detail::quantizer_target F, detail::matrix_scalar T, class... Policies>
 std::size_t workspace_bytes(const context&, const matrix_view<T>&, const Policies&... policies) {
-  return detail::amax_workspace<F>(detail::collect_for<format_of<F>>(policies...));
+  return detail::amax_workspace<F>(detail::collect_for<detail::format_of<F>>(policies...));
 }
 
 /// The kernel that quantize<F> with the same matrix and policies would run. Nothing is checked, read or queued.
-template <quantizer_target F, matrix_scalar T, class... Policies>
+template <detail::quantizer_target F, detail::matrix_scalar T, class... Policies>
 quantize_explanation explain(const context&, const matrix_view<T>& x, const Policies&... policies) {
-  const auto all = detail::collect_for<format_of<F>>(policies...);
-  const auto task = detail::task_of<F>(x, quantized_view<format_of<F>>{}, all, nullptr);
+  const auto all = detail::collect_for<detail::format_of<F>>(policies...);
+  const auto task = detail::task_of<F>(x, quantized_view<detail::format_of<F>>{}, all, nullptr);
   const detail::kernel_choice kernel = detail::kernel_of<F>(task, all);
   return {"quantize", kernel.name, kernel.note};
 }
 
 /// quantize<Rows>(x) and quantize<Cols>(transpose(x)), as a training step needs them of an activation or a gradient.
 /// Reads x once if both have formats and policies of the library in runs up to 64 (explain_both), with the same bits.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = decltype(detail::collect()),
-          class C = decltype(detail::collect())>
-status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<format_of<Rows>>& rows,
-                     const quantized_view<format_of<Cols>>& cols, const policy_set<R>& for_rows = {},
+template <detail::quantizer_target Rows, detail::quantizer_target Cols = Rows, detail::matrix_scalar T,
+          class R = decltype(detail::collect()), class C = decltype(detail::collect())>
+status quantize_both(const context& ctx, const matrix_view<T>& x, const quantized_view<detail::format_of<Rows>>& rows,
+                     const quantized_view<detail::format_of<Cols>>& cols, const policy_set<R>& for_rows = {},
                      const policy_set<C>& for_cols = {}) {
   constexpr const char* operation = "quantize_both";
   return detail::checked([&]() -> status {
@@ -219,7 +219,7 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
     const bool once = detail::reads_once<Rows, Cols, R, C>(down, across);
     constexpr unsigned parts = detail::parts_of<Rows, R>() | detail::parts_of<Cols, C>();
     error e = success;
-    if (once && detail::needs_amax<Rows>(for_rows.options) && detail::needs_amax<Cols>(for_cols.options)) {
+    if (once && detail::computes_amax<Rows>(for_rows.options) && detail::computes_amax<Cols>(for_cols.options)) {
       e = set_zero(row_amax, sizeof *row_amax, ctx.where);
       if (e == success) e = set_zero(col_amax, sizeof *col_amax, ctx.where);
       if (e == success) e = detail::queue_amax_both<parts>(down.job, row_amax, across.job, col_amax, ctx.where);
@@ -236,20 +236,21 @@ status quantize_both(const context& ctx, const matrix_view<T>& x, const quantize
 }
 
 /// Bytes that context.workspace must have for quantize_both with the same matrix and policies.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = decltype(detail::collect()),
-          class C = decltype(detail::collect())>
+template <detail::quantizer_target Rows, detail::quantizer_target Cols = Rows, detail::matrix_scalar T,
+          class R = decltype(detail::collect()), class C = decltype(detail::collect())>
 std::size_t workspace_bytes_both(const context&, const matrix_view<T>&, const policy_set<R>& for_rows = {},
                                  const policy_set<C>& for_cols = {}) {
   return detail::amax_workspace<Rows>(for_rows.options) + detail::amax_workspace<Cols>(for_cols.options);
 }
 
 /// The kernels that quantize_both with the same matrix and policies would run.
-template <quantizer_target Rows, quantizer_target Cols = Rows, matrix_scalar T, class R = decltype(detail::collect()),
-          class C = decltype(detail::collect())>
+template <detail::quantizer_target Rows, detail::quantizer_target Cols = Rows, detail::matrix_scalar T,
+          class R = decltype(detail::collect()), class C = decltype(detail::collect())>
 quantize_explanation explain_both(const context&, const matrix_view<T>& x, const policy_set<R>& for_rows = {},
                                   const policy_set<C>& for_cols = {}) {
-  const auto down = detail::task_of<Rows>(x, quantized_view<format_of<Rows>>{}, for_rows.options, nullptr);
-  const auto across = detail::task_of<Cols>(transpose(x), quantized_view<format_of<Cols>>{}, for_cols.options, nullptr);
+  const auto down = detail::task_of<Rows>(x, quantized_view<detail::format_of<Rows>>{}, for_rows.options, nullptr);
+  const auto across =
+      detail::task_of<Cols>(transpose(x), quantized_view<detail::format_of<Cols>>{}, for_cols.options, nullptr);
   if (detail::reads_once<Rows, Cols, R, C>(down, across)) return {"quantize_both", "quantize_tiles", {}};
   return {"quantize_both", detail::kernel_of<Rows>(down, for_rows.options).name,
           detail::concat("x is read twice, by ", detail::kernel_of<Cols>(across, for_cols.options).name,
@@ -258,7 +259,7 @@ quantize_explanation explain_both(const context&, const matrix_view<T>& x, const
 
 /// *out = the host's amax(x, t), in device memory: for tensor_amax_at, or for an all-reduce over ranks first (the order
 /// of floats >= 0 is the order of their bits). Needs no workspace.
-template <matrix_scalar T>
+template <detail::matrix_scalar T>
 status amax(const context& ctx, const matrix_view<T>& x, float* out, const transform_spec& t = {}) {
   return detail::checked([&]() -> status {
     detail::check_data("amax", "x", x);
@@ -274,7 +275,7 @@ status amax(const context& ctx, const matrix_view<T>& x, float* out, const trans
   });
 }
 /// The same with a transform type, such as random_hadamard<16>.
-template <matrix_scalar T, transform Transform>
+template <detail::matrix_scalar T, detail::transform Transform>
 status amax(const context& ctx, const matrix_view<T>& x, float* out, const Transform& t) {
   return amax(ctx, x, out, t.spec());
 }

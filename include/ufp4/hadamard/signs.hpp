@@ -7,6 +7,32 @@
 #include <ufp4/detail/bits.hpp>
 #include <ufp4/round/philox.hpp>
 
+namespace ufp4::detail::inline UFP4_TYPES {
+
+inline constexpr std::uint32_t max_transform = 256;  ///< the longest run
+
+/// c_n: the binary32 number nearest to n^-1/2.
+UFP4_MEMBER constexpr float hadamard_factor(std::uint32_t n) {
+  return n == 16    ? 0.25f
+         : n == 32  ? to_float(0x3E3504F3u)
+         : n == 64  ? 0.125f
+         : n == 128 ? to_float(0x3DB504F3u)
+                    : 0.0625f;
+}
+
+/// The run lengths that a transform may have.
+template <int n>
+concept hadamard_size = n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::compat::inline UFP4_TYPES {
+
+/// The signs of Transformer Engine's transform with n = 16 (numerics 4).
+inline constexpr std::array<int, 16> transformer_engine_signs{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
+
+}  // namespace ufp4::compat::inline UFP4_TYPES
+
 namespace ufp4::inline UFP4_TYPES {
 
 /// A transform as data: y = c_n H_n (d .* x) on every run of n elements, d_j = -1 where bit j of `signs` is set.
@@ -27,7 +53,7 @@ struct transform_spec {
   UFP4_MEMBER static constexpr transform_spec random(std::uint32_t n, std::uint64_t seed) {
     transform_spec spec{.n = n};
     for (std::uint32_t j = 0; j < n; j += 32) {
-      const philox_counter words = philox4x32({{j / 128, 0, 0, 0x52485434u}}, seed);
+      const detail::philox_counter words = philox4x32({{j / 128, 0, 0, 0x52485434u}}, seed);
       const std::uint32_t live = n - j >= 32 ? 0xFFFFFFFFu : (1u << n) - 1;
       spec.signs[j / 32] = words.word[j / 32 % 4] & live;
     }
@@ -42,24 +68,9 @@ struct transform_spec {
   }
 };
 
-inline constexpr std::uint32_t max_transform = 256;  ///< the longest run
-
-/// c_n: the binary32 number nearest to n^-1/2.
-UFP4_MEMBER constexpr float hadamard_factor(std::uint32_t n) {
-  return n == 16    ? 0.25f
-         : n == 32  ? detail::to_float(0x3E3504F3u)
-         : n == 64  ? 0.125f
-         : n == 128 ? detail::to_float(0x3DB504F3u)
-                    : 0.0625f;
-}
-
-/// The run lengths that a transform may have.
-template <int n>
-concept hadamard_size = n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
-
 /// The Hadamard transform H_n without signs.
 template <int n>
-  requires hadamard_size<n>
+  requires detail::hadamard_size<n>
 struct hadamard {
   bool rounds_to_bf16 = false;  ///< set by to_bf16()
   UFP4_MEMBER constexpr hadamard to_bf16() const { return {true}; }
@@ -68,7 +79,7 @@ struct hadamard {
 
 /// Random signs from a seed, then H_n. Equal seeds give equal signs on every backend.
 template <int n>
-  requires hadamard_size<n>
+  requires detail::hadamard_size<n>
 struct random_hadamard {
   std::uint64_t seed = 0;       ///< of the signs; both operands of a product need the same
   bool rounds_to_bf16 = false;  ///< set by to_bf16()
@@ -82,7 +93,7 @@ struct random_hadamard {
 
 /// Explicit signs, each +1 or -1, then H_n. The operations reject any other number with std::invalid_argument.
 template <int n>
-  requires hadamard_size<n>
+  requires detail::hadamard_size<n>
 class signed_hadamard {
   static constexpr auto length = static_cast<std::size_t>(n);
 
@@ -107,10 +118,7 @@ class signed_hadamard {
   transform_spec spec_{.n = n};
 };
 
-/// The signs of Transformer Engine's transform with n = 16 (numerics 4).
-inline constexpr std::array<int, 16> transformer_engine_signs{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
-
-static_assert(transform<hadamard<16>> && transform<random_hadamard<256>> && transform<signed_hadamard<16>> &&
-              transform<transform_spec>);
+static_assert(detail::transform<hadamard<16>> && detail::transform<random_hadamard<256>> &&
+              detail::transform<signed_hadamard<16>> && detail::transform<transform_spec>);
 
 }  // namespace ufp4::inline UFP4_TYPES

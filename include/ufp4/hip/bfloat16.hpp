@@ -9,6 +9,6 @@ struct __hip_bfloat16;
 namespace ufp4::inline UFP4_TYPES {
 
 template <>
-struct matrix_element<::__hip_bfloat16> : element_kind<dtype::bf16> {};
+struct matrix_element<::__hip_bfloat16> : detail::element_kind<dtype::bf16> {};
 
 }  // namespace ufp4::inline UFP4_TYPES

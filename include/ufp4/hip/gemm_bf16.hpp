@@ -87,7 +87,7 @@ struct folded_block {
 };
 
 /// `plain`: both grids are mirrored, and no product has more than 8 significant bits.
-template <class Tile, bool plain>
+template <class Tile, bool usual>
 struct matrix_bf16_worker {
   using tile = Tile;
   using job_type = matrix_bf16_job;
@@ -106,7 +106,7 @@ struct matrix_bf16_worker {
   }
 
   UFP4_DEVICE bool all_zero(std::uint32_t codes) const {
-    if constexpr (plain) return (codes & 0x77777777u) == 0;
+    if constexpr (usual) return (codes & 0x77777777u) == 0;
     const thread::split_halves s = thread::split_eight(how.values, codes);
     return (s.low[0] | s.low[1] | ((s.high[0] | s.high[1]) & 0x7F7F7F7Fu)) == 0;
   }
@@ -118,17 +118,17 @@ struct matrix_bf16_worker {
     UFP4_UNROLL
     for (unsigned i = 0; i < 2; ++i) {
       const float scale = at.scale_of(c, step, i);
-      const folded_block<plain> fold(value, scale, !plain && how.rounds);
+      const folded_block<usual> fold(value, scale, !usual && how.rounds);
       check(scale, c.codes.word[2 * i], c.codes.word[2 * i + 1]);
       UFP4_UNROLL
-      for (unsigned piece = 2 * i; piece < 2 * i + 2; ++piece) at.put(step, piece, fold(c.codes.word[piece]));
+      for (unsigned part = 2 * i; part < 2 * i + 2; ++part) at.put(step, part, fold(c.codes.word[part]));
     }
   }
 
   UFP4_DEVICE void multiply(unsigned step) {
     using unit = typename matrix_place<Tile>::template unit<words>;
     UFP4_UNROLL
-    for (unsigned u = 0; u < Tile::chunks * at.units; ++u) {
+    for (unsigned u = 0; u < Tile::panels * at.units; ++u) {
       unit a[Tile::down], b[Tile::across];
       at.template read<words>(step, at.wave_row(), u / at.units, u % at.units, a);
       at.template read<words>(step, Tile::rows + at.wave_col(), u / at.units, u % at.units, b);
@@ -152,19 +152,19 @@ bool matrix_bf16_takes(const gemm_job& job, const device_facts& device) {
 }
 
 /// Are the products of both sides looked up as in folded_block<true>, without rounding?
-constexpr bool are_plain(const gemm_job& job) {
-  const auto is_plain = [](const gemm_side& side) { return is_mirrored(side.grid) && products_fit(side); };
-  return is_plain(job.left) && is_plain(job.right);
+constexpr bool are_usual(const gemm_job& job) {
+  const auto is_usual = [](const gemm_side& side) { return is_mirrored(side.grid) && products_fit(side); };
+  return is_usual(job.left) && is_usual(job.right);
 }
 
-template <class Op, bool plain>
+template <class Op, bool usual>
 error run_matrix_bf16_as(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   const auto make_job = [](const gemm_job& job) {
     return matrix_bf16_job{{}, {folding_of(job.left), folding_of(job.right)}};
   };
   const auto kernel = [](bool large, const matrix_bf16_job&) {
-    return large ? listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>, plain>>>
-                 : listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>, plain>>>;
+    return large ? listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 128>, usual>>>
+                 : listed<&gemm_matrix<matrix_bf16_worker<matrix_tile<Op, 64>, usual>>>;
   };
   // no scales beside the operands: two thread blocks fit in 64 KiB
   return run_matrix_tiles(jobs, tile_side(jobs, device), 2 * matrix_tile<Op, 128>::operand_bytes, where, make_job,
@@ -175,9 +175,9 @@ template <class Op, class Product>
 error run_matrix_bf16(std::span<const gemm_job> jobs, const device_facts& device, stream where) {
   if (jobs.empty()) return success;
   if constexpr (Product::may(&may_fold)) {
-    if constexpr (Product::may(&are_plain))
-      if (are_plain(jobs.front())) return run_matrix_bf16_as<Op, true>(jobs, device, where);
-    if constexpr (Product::may([](const gemm_job& p) { return !are_plain(p); }))
+    if constexpr (Product::may(&are_usual))
+      if (are_usual(jobs.front())) return run_matrix_bf16_as<Op, true>(jobs, device, where);
+    if constexpr (Product::may([](const gemm_job& p) { return !are_usual(p); }))
       return run_matrix_bf16_as<Op, false>(jobs, device, where);
   }
   return not_supported;

@@ -51,24 +51,24 @@ struct matrix_blocks_worker {
                                    const tile_place& place)
       : at(job, product, place), values(at.is_left ? job.values[0] : job.values[1]), block(job.block) {}
 
-  /// The codes of piece `piece`. If an instruction takes half a piece, the halves are from the first and from the last
+  /// The codes of part `part`. If an instruction takes half a part, the halves are from the first and from the last
   /// 16 columns: four columns of either for each of the four groups of lanes.
-  UFP4_DEVICE static std::uint32_t codes_of(const matrix_cargo& c, unsigned piece) {
+  UFP4_DEVICE static std::uint32_t codes_of(const matrix_cargo& c, unsigned part) {
     if constexpr (words == 2)
-      return thread::select_bytes(c.codes.word[2 + piece / 2], c.codes.word[piece / 2],
-                                  piece % 2 == 0 ? 0x05040100u : 0x07060302u);
+      return thread::select_bytes(c.codes.word[2 + part / 2], c.codes.word[part / 2],
+                                  part % 2 == 0 ? 0x05040100u : 0x07060302u);
     else
-      return c.codes.word[piece];
+      return c.codes.word[part];
   }
 
   UFP4_DEVICE void decode(unsigned step, const matrix_cargo& c) const {
     UFP4_UNROLL
-    for (unsigned piece = 0; piece < 4; ++piece) {
-      const thread::split_halves s = thread::split_eight(values, codes_of(c, piece));
+    for (unsigned part = 0; part < 4; ++part) {
+      const thread::split_halves s = thread::split_eight(values, codes_of(c, part));
       thread::words4 elements;
       UFP4_UNROLL
       for (unsigned w = 0; w < 4; ++w) elements.word[w] = thread::halves_word(s, w);
-      at.put(step, piece, elements);
+      at.put(step, part, elements);
     }
     at.put_scales(step, c);
   }
@@ -94,7 +94,7 @@ struct matrix_blocks_worker {
 
   UFP4_DEVICE void multiply(unsigned step) {
     UFP4_UNROLL
-    for (unsigned first = 0; first < Tile::chunks * at.units; first += round) {
+    for (unsigned first = 0; first < Tile::panels * at.units; first += round) {
       unit a[round][Tile::down], b[round][Tile::across];
       UFP4_UNROLL
       for (unsigned r = 0; r < round; ++r) {

@@ -39,7 +39,7 @@ struct iu4_worker {
   using job_type = iu4_job;
   using Op = typename Tile::Op;
   using fragment = std::uint32_t[Op::words];
-  static constexpr unsigned each = 32 / Op::depth;  ///< instructions for the 32 columns of a chunk
+  static constexpr unsigned each = 32 / Op::depth;  ///< instructions for the 32 columns of a panel
   static constexpr unsigned waves = waves_of<Op>(1);
 
   matrix_place<Tile> at;
@@ -66,9 +66,9 @@ struct iu4_worker {
     for (unsigned i = 0; i < Op::sums; ++i) d[i] = static_cast<std::int32_t>(no_sum_bits);
   }
 
-  /// Chunks of 32 columns one after another, each with all its lines, 16 bytes a line: 16 lines have no bank conflict.
-  UFP4_DEVICE unsigned char* line_of(unsigned step, unsigned chunk, unsigned line) const {
-    return at.operands(step) + 16 * (chunk * Tile::lines + line);
+  /// Panels of 32 columns one after another, each with all its lines, 16 bytes a line: 16 lines have no bank conflict.
+  UFP4_DEVICE unsigned char* line_of(unsigned step, unsigned panel, unsigned line) const {
+    return at.operands(step) + 16 * (panel * Tile::lines + line);
   }
 
   UFP4_DEVICE void decode(unsigned step, const matrix_cargo& c) const {
@@ -79,19 +79,19 @@ struct iu4_worker {
     at.put_scales(step, c);
   }
 
-  /// Fragments of instruction i of a chunk: 16 or 32 columns, in an order along K that is the same for both operands.
+  /// Fragments of instruction i of a panel: 16 or 32 columns, in an order along K that is the same for both operands.
   template <unsigned count>
-  UFP4_DEVICE void read(unsigned step, unsigned chunk, unsigned i, unsigned first, fragment (&to)[count]) const {
+  UFP4_DEVICE void read(unsigned step, unsigned panel, unsigned i, unsigned first, fragment (&to)[count]) const {
     const unsigned word = i * (Op::depth / 8) + lane() / 16 % Op::groups * Op::words;
     UFP4_UNROLL
     for (unsigned p = 0; p < count; ++p) {
-      const auto* from = reinterpret_cast<const std::uint32_t*>(line_of(step, chunk, first + 16 * p + lane() % 16));
+      const auto* from = reinterpret_cast<const std::uint32_t*>(line_of(step, panel, first + 16 * p + lane() % 16));
       UFP4_UNROLL
       for (unsigned w = 0; w < Op::words; ++w) to[p][w] = from[word + w];
     }
   }
 
-  /// acc = fma(d, fl(sA sB), acc) of a 16 x 16 piece of C.
+  /// acc = fma(d, fl(sA sB), acc) of a 16 x 16 part of C.
   UFP4_DEVICE void finish(const std::int32_t (&d)[Op::sums], const float (&left)[Op::sums], float right,
                           float (&to)[Op::sums]) const {
     UFP4_UNROLL
@@ -102,12 +102,12 @@ struct iu4_worker {
     }
   }
 
-  /// An instruction for each piece of the wave's tile; `ends`: a block's last. Scales are those of its last columns.
-  UFP4_DEVICE void multiply_columns(unsigned step, unsigned chunk, unsigned i, bool ends) {
-    const unsigned sixteen = 2 * chunk + (i + 1) * (Op::depth / 16) - 1;
+  /// An instruction for each part of the wave's tile; `ends`: a block's last. Scales are those of its last columns.
+  UFP4_DEVICE void multiply_columns(unsigned step, unsigned panel, unsigned i, bool ends) {
+    const unsigned sixteen = 2 * panel + (i + 1) * (Op::depth / 16) - 1;
     fragment a[Tile::down], b[Tile::across];
-    read(step, chunk, i, at.wave_row(), a);
-    read(step, chunk, i, Tile::rows + at.wave_col(), b);
+    read(step, panel, i, at.wave_row(), a);
+    read(step, panel, i, Tile::rows + at.wave_col(), b);
     UFP4_UNROLL
     for (unsigned m = 0; m < Tile::down; ++m) {
       float left[Op::sums];
@@ -130,11 +130,11 @@ struct iu4_worker {
 
   UFP4_DEVICE void multiply(unsigned step) {
     UFP4_UNROLL
-    for (unsigned chunk = 0; chunk < Tile::chunks; ++chunk) {
+    for (unsigned panel = 0; panel < Tile::panels; ++panel) {
       UFP4_UNROLL
       for (unsigned i = 0; i < each; ++i) {
-        const unsigned end = step * Tile::depth + 32 * chunk + (i + 1) * Op::depth;
-        if (end <= at.padded) multiply_columns(step, chunk, i, ones || end % block == 0);  // the same for all threads
+        const unsigned end = step * Tile::depth + 32 * panel + (i + 1) * Op::depth;
+        if (end <= at.padded) multiply_columns(step, panel, i, ones || end % block == 0);  // the same for all threads
       }
     }
   }

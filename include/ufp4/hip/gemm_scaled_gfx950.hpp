@@ -33,7 +33,7 @@ struct scaled_job : product_group {
 };
 static_assert(sizeof(scaled_job) <= 4096);
 
-/// Lines of 128 elements in shared memory, and the steps that are there at once. place(line, p): the offset of a piece
+/// Lines of 128 elements in shared memory, and the steps that are there at once. place(line, p): the offset of a part
 /// of 16 bytes, such that 8 neighbouring lines, which 8 lanes read at once, are in different banks.
 struct code_lines {
   using op = mma::mfma_scale_gfx950<mma::f8f6f4::e2m1, mma::f8f6f4::e2m1>;
@@ -62,10 +62,10 @@ UFP4_DEVICE T load_unaligned(const void* from) {
 template <class Lines>
 struct scaled_worker {
   using op = typename Lines::op;
-  using piece = thread::words4;
+  using part = thread::words4;
   static constexpr unsigned words = op::words_a;
-  static constexpr unsigned pieces = scaled_depth / 32;                        ///< of 16 bytes, in the codes of a line
-  static constexpr unsigned mine = 2 * scaled_tile * pieces / scaled_threads;  ///< those that a thread loads
+  static constexpr unsigned parts = scaled_depth / 32;                        ///< of 16 bytes, in the codes of a line
+  static constexpr unsigned mine = 2 * scaled_tile * parts / scaled_threads;  ///< those that a thread loads
   static_assert(scaled_depth == op::depth && scaled_threads == 2 * scaled_tile && words == op::words_b);
   const scaled_job& job;
   const grouped_product& product;
@@ -73,7 +73,7 @@ struct scaled_worker {
 
   /// A thread's share of a step, in registers during the previous one: codes, and the scales of line thread_index().x.
   struct cargo {
-    piece codes[mine];
+    part codes[mine];
     std::uint32_t scales;
   };
   struct sums {
@@ -92,8 +92,8 @@ struct scaled_worker {
     const std::uint8_t* scales;
     std::size_t row_bytes, blocks;
   };
-  /// The line of the tile that has piece i of a thread: those of the left operand, then those of the right one.
-  UFP4_DEVICE static unsigned line_of_piece(unsigned i) { return (i * scaled_threads + thread_index().x) / pieces; }
+  /// The line of the tile that has part i of a thread: those of the left operand, then those of the right one.
+  UFP4_DEVICE static unsigned line_of_part(unsigned i) { return (i * scaled_threads + thread_index().x) / parts; }
   UFP4_DEVICE unsigned row_of(unsigned side, unsigned line) const {
     const unsigned row = (side == 0 ? place.row : place.col) + line % scaled_tile, last = product.rows[side] - 1;
     return row < last ? row : last;
@@ -104,8 +104,8 @@ struct scaled_worker {
     UFP4_UNROLL
     for (unsigned i = 0; i < mine; ++i) {
       const unsigned side = 2 * i / mine;
-      s.codes[i] = product.codes[side] + row_of(side, line_of_piece(i)) * s.row_bytes +
-                   thread_index().x % pieces * sizeof(piece);
+      s.codes[i] =
+          product.codes[side] + row_of(side, line_of_part(i)) * s.row_bytes + thread_index().x % parts * sizeof(part);
     }
     const unsigned side = thread_index().x / scaled_tile;
     s.scales = static_cast<const std::uint8_t*>(product.scales[side]) +
@@ -119,42 +119,42 @@ struct scaled_worker {
     const std::size_t at = s * bytes, first = s * (scaled_depth / op::block);
     if (at + bytes <= from.row_bytes) {
       UFP4_UNROLL
-      for (unsigned i = 0; i < mine; ++i) to.codes[i] = load_unaligned<piece>(from.codes[i] + at);
+      for (unsigned i = 0; i < mine; ++i) to.codes[i] = load_unaligned<part>(from.codes[i] + at);
       to.scales = load_unaligned<std::uint32_t>(from.scales + first);
       return;
     }
-    const bool inside = at + thread_index().x % pieces * sizeof(piece) < from.row_bytes;
+    const bool inside = at + thread_index().x % parts * sizeof(part) < from.row_bytes;
     UFP4_UNROLL
-    for (unsigned i = 0; i < mine; ++i) to.codes[i] = inside ? load_unaligned<piece>(from.codes[i] + at) : piece{};
+    for (unsigned i = 0; i < mine; ++i) to.codes[i] = inside ? load_unaligned<part>(from.codes[i] + at) : part{};
     to.scales = 0;
     UFP4_UNROLL
     for (unsigned b = 0; b < 3; ++b)
       if (first + b < from.blocks) to.scales |= std::uint32_t{from.scales[first + b]} << (8 * b);
   }
 
-  /// Containers of half a piece's codes; of each word the even codes first: the same order along K for both operands.
-  UFP4_DEVICE static piece containers_of(const thread::container_table& table, const piece& codes, unsigned half) {
-    piece containers;
+  /// Containers of half a part's codes; of each word the even codes first: the same order along K for both operands.
+  UFP4_DEVICE static part containers_of(const thread::container_table& table, const part& codes, unsigned half) {
+    part containers;
     UFP4_UNROLL
     for (unsigned w = 0; w < 4; ++w)
       containers.word[w] = thread::select_four(table, codes.word[2 * half + w / 2] >> 4 * (w % 2));
     return containers;
   }
-  UFP4_DEVICE static void put_piece(unsigned char* step, unsigned line, unsigned p,
-                                    const thread::container_table& table, const piece& codes) {
+  UFP4_DEVICE static void put_part(unsigned char* step, unsigned line, unsigned p, const thread::container_table& table,
+                                   const part& codes) {
     if constexpr (words == 4) {
       (void)table;
-      *reinterpret_cast<piece*>(step + Lines::place(line, p)) = codes;
+      *reinterpret_cast<part*>(step + Lines::place(line, p)) = codes;
     } else {
       UFP4_UNROLL
       for (unsigned half = 0; half < 2; ++half)
-        *reinterpret_cast<piece*>(step + Lines::place(line, 2 * p + half)) = containers_of(table, codes, half);
+        *reinterpret_cast<part*>(step + Lines::place(line, 2 * p + half)) = containers_of(table, codes, half);
     }
   }
   UFP4_DEVICE void put(std::size_t s, const cargo& from) const {
     UFP4_UNROLL
     for (unsigned i = 0; i < mine; ++i)
-      put_piece(lines(s), line_of_piece(i), thread_index().x % pieces, job.tables[2 * i / mine], from.codes[i]);
+      put_part(lines(s), line_of_part(i), thread_index().x % parts, job.tables[2 * i / mine], from.codes[i]);
     reinterpret_cast<std::uint32_t*>(scales(s))[thread_index().x] = from.scales;
   }
 
@@ -167,13 +167,13 @@ struct scaled_worker {
     std::uint32_t scale;
   };
   UFP4_DEVICE fragment fragment_of(std::size_t s, unsigned line) const {
-    constexpr unsigned elements_of_piece = 128 / words;  // of 16 bytes; words are bits an element
+    constexpr unsigned elements_of_part = 128 / words;  // of 16 bytes; words are bits an element
     fragment f;
     line += lane() % 16;
     UFP4_UNROLL
     for (unsigned w = 0; w < words; w += 4) {
       const unsigned column = op::first_column(lane(), w / 4);
-      const piece p = *reinterpret_cast<const piece*>(lines(s) + Lines::place(line, column / elements_of_piece));
+      const part p = *reinterpret_cast<const part*>(lines(s) + Lines::place(line, column / elements_of_part));
       UFP4_UNROLL
       for (unsigned i = 0; i < 4; ++i) f.element[w + i] = p.word[i];
     }

@@ -11,15 +11,15 @@
 // so that one barrier a step is enough. Decoding in registers, directly before the multiplication, would be repeated by
 // every wave of a row of waves, and twice within a wave on gfx11.
 //
-// Rows of the buffers are 64 or 128 bytes. The position of a 16-byte piece in its row is exclusive-ored with the row
+// Rows of the buffers are 64 or 128 bytes. The position of a 16-byte part in its row is exclusive-ored with the row
 // number, so that eight consecutive lanes have no bank conflict, neither storing nor loading. A slab is 32 columns of
-// K, four pieces. The instruction family determines which columns of a slab a lane reads:
+// K, four parts. The instruction family determines which columns of a slab a lane reads:
 //
-// | groups of lanes | pieces that a lane reads | their registers, for an instruction of 2 words and of 4 or more |
+// | groups of lanes | parts that a lane reads | their registers, for an instruction of 2 words and of 4 or more |
 // |-----------------|--------------------------|-----------------------------------------------------------------|
 // | 4 (MFMA)        | one, that of its group   | first half, then second half; all                               |
-// | 2 (gfx12)       | two, those of its group  | one piece, then the other                                       |
-// | 1 (gfx11)       | four                     | two pieces, then the others                                     |
+// | 2 (gfx12)       | two, those of its group  | one part, then the other                                       |
+// | 1 (gfx11)       | four                     | two parts, then the others                                     |
 #pragma once
 
 #include <ufp4/gpu/kernels/product_group.hpp>
@@ -34,13 +34,13 @@ template <class Operation, unsigned rows_>
 struct matrix_tile {
   using Op = Operation;
   static constexpr unsigned rows = rows_, cols = rows_, lines = rows + cols;  ///< lines: rows of both operands
-  static constexpr unsigned chunk_k = 32, chunks = matrix_threads / lines, depth = chunk_k * chunks;
-  static constexpr unsigned pieces = depth / 8, row_bytes = 2 * depth;
+  static constexpr unsigned panel_k = 32, panels = matrix_threads / lines, depth = panel_k * panels;
+  static constexpr unsigned parts = depth / 8, row_bytes = 2 * depth;
   static constexpr unsigned waves = matrix_threads / Op::wave, waves_across = 2, waves_down = waves / waves_across;
   static constexpr unsigned down = rows / waves_down / 16, across = cols / waves_across / 16;  ///< of one wave
   static constexpr unsigned operand_bytes = lines * row_bytes, scale_bytes = lines * (depth / 16) * sizeof(float);
   static constexpr std::size_t shared_bytes = 2 * (operand_bytes + scale_bytes);  ///< the same for either tile
-  static_assert(chunks * lines == matrix_threads && down * waves_down * 16 == rows);
+  static_assert(panels * lines == matrix_threads && down * waves_down * 16 == rows);
   static_assert(waves * 16 * 16 * across * sizeof(float) <= 2 * operand_bytes);
 };
 
@@ -65,7 +65,7 @@ template <class Tile>
 UFP4_DEVICE tile_place place_of_tile(const grouped_product& product, unsigned tile) {
   const tile_grid tiles{(product.rows[0] + Tile::rows - 1) / Tile::rows,
                         (product.rows[1] + Tile::cols - 1) / Tile::cols};
-  const tile_index at = banded_tile(tiles, tile);
+  const tile_index at = tile_of_strips(tiles, tile);
   return {at.down * Tile::rows, at.across * Tile::cols};
 }
 
@@ -81,13 +81,13 @@ struct matrix_place {
   const std::uint8_t* codes;  ///< the beginning of the row
   const void* scales;
   std::size_t first_scale;
-  unsigned line, half;  ///< of the tile; of the row's chunks
+  unsigned line, half;  ///< of the tile; of the row's panels
   unsigned wave = same_in_wave(thread_index().x / Op::wave);
   unsigned char* memory = shared_memory();
 
   UFP4_DEVICE matrix_place(const product_group& group, const grouped_product& product, const tile_place& place)
       : padded(product.padded), block_shift(group.block_shift), first_row(place.row), first_col(place.col) {
-    line = thread_index().x / Tile::chunks, half = thread_index().x % Tile::chunks;
+    line = thread_index().x / Tile::panels, half = thread_index().x % Tile::panels;
     is_left = same_in_wave(line < Tile::rows) != 0;  // rows of a side are whole waves
     const unsigned at = is_left ? first_row + line : first_col + line - Tile::rows;
     live = at < (is_left ? product.rows[0] : product.rows[1]);
@@ -98,14 +98,14 @@ struct matrix_place {
   }
 
   UFP4_DEVICE unsigned steps() const { return (padded + Tile::depth - 1) / Tile::depth; }
-  UFP4_DEVICE unsigned first_k(unsigned step) const { return step * Tile::depth + half * Tile::chunk_k; }
+  UFP4_DEVICE unsigned first_k(unsigned step) const { return step * Tile::depth + half * Tile::panel_k; }
   UFP4_DEVICE bool inside(unsigned k) const { return live && k < padded; }
 
   UFP4_DEVICE unsigned char* operands(unsigned step) const { return memory + step % 2 * Tile::operand_bytes; }
   UFP4_DEVICE float* scale_floats(unsigned step) const {
     return reinterpret_cast<float*>(memory + 2 * Tile::operand_bytes + step % 2 * Tile::scale_bytes);
   }
-  /// Rows hold whole blocks of at least 16, so half a chunk exists completely or not at all. Loads need no alignment.
+  /// Rows hold whole blocks of at least 16, so half a panel exists completely or not at all. Loads need no alignment.
   UFP4_DEVICE matrix_cargo load(unsigned step) const {
     matrix_cargo c{{{0, 0, 0, 0}}, {0, 0}};
     const unsigned k = first_k(step);
@@ -129,7 +129,7 @@ struct matrix_place {
     UFP4_UNROLL
     for (unsigned i = 0; i < 2; ++i) scale_floats(step)[(2 * half + i) * Tile::lines + line] = scale_of(c, step, i);
   }
-  /// The scales of columns 16 * sixteen and on: of the rows of a lane's sums in piece m, and of its column in piece n.
+  /// The scales of columns 16 * sixteen and on: of the rows of a lane's sums in part m, and of its column in part n.
   UFP4_DEVICE void left_scales(unsigned step, unsigned sixteen, unsigned m, float (&to)[Op::sums]) const {
     const float* scale = scale_floats(step) + sixteen * Tile::lines + wave_row() + 16 * m;
     UFP4_UNROLL
@@ -139,12 +139,12 @@ struct matrix_place {
     return scale_floats(step)[sixteen * Tile::lines + Tile::rows + wave_col() + 16 * n + lane() % 16];
   }
 
-  UFP4_DEVICE static unsigned piece_offset(unsigned line_, unsigned piece) {
-    const unsigned mask = Tile::pieces == 8 ? line_ % 8 : line_ / 2 % 4;
-    return line_ * Tile::row_bytes + 16 * (piece ^ mask);
+  UFP4_DEVICE static unsigned part_offset(unsigned line_, unsigned part) {
+    const unsigned mask = Tile::parts == 8 ? line_ % 8 : line_ / 2 % 4;
+    return line_ * Tile::row_bytes + 16 * (part ^ mask);
   }
-  UFP4_DEVICE void put(unsigned step, unsigned piece, const thread::words4& elements) const {
-    *reinterpret_cast<thread::words4*>(operands(step) + piece_offset(line, 4 * half + piece)) = elements;
+  UFP4_DEVICE void put(unsigned step, unsigned part, const thread::words4& elements) const {
+    *reinterpret_cast<thread::words4*>(operands(step) + part_offset(line, 4 * half + part)) = elements;
   }
 
   UFP4_DEVICE unsigned wave_row() const { return wave / Tile::waves_across * Tile::down * 16; }
@@ -152,21 +152,21 @@ struct matrix_place {
 
   static constexpr unsigned units = Op::groups == 4 ? 1 : 2;       ///< parts of a slab that a lane reads at once
   static constexpr unsigned unit_words = 16 / Op::groups / units;  ///< of a lane; a row of a slab has 16
-  static constexpr unsigned unit_pieces = unit_words / 4;
+  static constexpr unsigned unit_parts = unit_words / 4;
 
   template <unsigned words>
   using unit = std::uint32_t[unit_words / words][words];
 
-  /// Reads a lane's registers of `count` consecutive pieces of 16 rows of an operand; the first row is line `first`.
+  /// Reads a lane's registers of `count` consecutive parts of 16 rows of an operand; the first row is line `first`.
   template <unsigned words, unsigned count>
   UFP4_DEVICE void read(unsigned step, unsigned first, unsigned slab, unsigned u, unit<words> (&to)[count]) const {
-    const unsigned piece = 4 * slab + 4 / units * u + lane() / 16 % Op::groups * unit_pieces;
+    const unsigned part = 4 * slab + 4 / units * u + lane() / 16 % Op::groups * unit_parts;
     UFP4_UNROLL
     for (unsigned i = 0; i < count; ++i) {
       UFP4_UNROLL
-      for (unsigned p = 0; p < unit_pieces; ++p) {
-        const auto four = *reinterpret_cast<const thread::words4*>(
-            operands(step) + piece_offset(first + 16 * i + lane() % 16, piece + p));
+      for (unsigned p = 0; p < unit_parts; ++p) {
+        const auto four = *reinterpret_cast<const thread::words4*>(operands(step) +
+                                                                   part_offset(first + 16 * i + lane() % 16, part + p));
         UFP4_UNROLL
         for (unsigned w = 0; w < 4; ++w) to[i][(4 * p + w) / words][(4 * p + w) % words] = four.word[w];
       }
@@ -174,7 +174,7 @@ struct matrix_place {
   }
 };
 
-/// The sums of every wave, down x across pieces of 16 x 16 from `first` on, to C. Through shared memory, sixteen rows
+/// The sums of every wave, down x across parts of 16 x 16 from `first` on, to C. Through shared memory, sixteen rows
 /// of a wave at a time, so that neighbouring lanes store neighbouring elements. If not `usable`, sums are ignored.
 template <class Op, unsigned down, unsigned across>
 UFP4_DEVICE void store_waves(const product_group& group, const grouped_product& product, unsigned wave,
@@ -182,7 +182,7 @@ UFP4_DEVICE void store_waves(const product_group& group, const grouped_product& 
   constexpr unsigned columns = 16 * across, passes = 16 * columns / Op::wave;  ///< passes: sums of a lane
   const thread::epilogue to = epilogue_of(group, product);
   float* mine = reinterpret_cast<float*>(shared_memory()) + wave * 16 * columns;
-  const auto in_piece = [](unsigned n) { return n % passes * Op::wave + lane(); };
+  const auto in_part = [](unsigned n) { return n % passes * Op::wave + lane(); };
   const auto put = [&](unsigned m) {
     sync_wave();
     UFP4_UNROLL
@@ -193,10 +193,10 @@ UFP4_DEVICE void store_waves(const product_group& group, const grouped_product& 
     }
     sync_wave();
   };
-  thread::store_bands<down, passes>(
-      to, put, [&](unsigned n) { return usable ? mine[in_piece(n)] : quiet_nan; },
+  thread::store_parts<down, passes>(
+      to, put, [&](unsigned n) { return usable ? mine[in_part(n)] : quiet_nan; },
       [&](unsigned n) {
-        const unsigned at = in_piece(n);
+        const unsigned at = in_part(n);
         return thread::element_place{first.row + n / passes * 16 + at / columns, first.col + at % columns};
       },
       [&](std::size_t i, std::size_t j) { return recomputed(group, product, to.by, i, j); });

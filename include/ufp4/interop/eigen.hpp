@@ -30,7 +30,7 @@ namespace ufp4::interop {
 /// Expressions with an address: matrices, maps, refs, blocks, rows, columns and transposes of these; not sums or casts.
 template <class Derived>
 concept eigen_in_memory = (static_cast<int>(Eigen::internal::traits<Derived>::Flags) & Eigen::DirectAccessBit) != 0 &&
-                          matrix_scalar<typename Derived::Scalar>;
+                          ufp4::detail::matrix_scalar<typename Derived::Scalar>;
 /// The same of elements that can be written.
 template <class Derived>
 concept eigen_writable =
@@ -69,7 +69,7 @@ auto map(const matrix_view<T>& x) {
                                                       stride(x.row_stride(), x.col_stride()));
 }
 /// Deleted: the map would refer to a matrix that ends with its statement.
-template <class T = void, matrix_scalar U>
+template <class T = void, ufp4::detail::matrix_scalar U>
 void map(const matrix<U>&&) = delete;
 
 /// ufp4's numbers that can be elements of an Eigen matrix.

@@ -47,7 +47,8 @@ inline void to_ggml_row(const any_quantized_view& q, std::size_t i, std::uint8_t
     for (std::size_t s = 0; s < block.scales; ++s) out[s] = static_cast<std::uint8_t>(scales[b * block.scales + s]);
     // The length as a constant: a division by a variable in the inner loop costs five times as much.
     const std::uint8_t* half = codes + b * block.elements / 2;
-    block.length() == 16 ? split_halves(half, 4, 16, out + 4) : split_halves(half, 1, 32, out + 1);
+    block.length() == 16 ? ufp4::compat::split_halves(half, 4, 16, out + 4)
+                         : ufp4::compat::split_halves(half, 1, 32, out + 1);
   }
 }
 /// The inverse of to_ggml_row.
@@ -58,7 +59,8 @@ inline void from_ggml_row(const std::uint8_t* in, quantized_memory& q, std::size
   for (std::size_t b = 0; b < q.cols() / block.elements; ++b, in += block.bytes()) {
     for (std::size_t s = 0; s < block.scales; ++s) scales[b * block.scales + s] = std::byte(in[s] & block.scale_mask);
     std::uint8_t* half = codes + b * block.elements / 2;
-    block.length() == 16 ? join_halves(in + 4, 4, 16, half) : join_halves(in + 1, 1, 32, half);
+    block.length() == 16 ? ufp4::compat::join_halves(in + 4, 4, 16, half)
+                         : ufp4::compat::join_halves(in + 1, 1, 32, half);
   }
 }
 
@@ -73,7 +75,7 @@ inline std::string ggml_scale_name(std::string_view weight) {
 /// file is written. std::invalid_argument for another format, columns not a multiple of the block, and a transform.
 inline void add_quantized(gguf_writer& out, const std::string& name, const any_quantized_view& q) {
   const ggml_block* const block = find_ggml_block(q.spec());
-  const std::string shown = printable(name), format_name(preset_name(q.spec()));
+  const std::string shown = printable(name), format_name(ufp4::detail::preset_name(q.spec()));
   expects(block != nullptr, "add_quantized: format not available in GGUF: ", shown, " is neither mxfp4 nor nvfp4",
           format_name.empty() ? "" : ", but " + format_name);
   expects(q.transform().n == 1, "add_quantized: transform not representable in GGUF: ", shown,

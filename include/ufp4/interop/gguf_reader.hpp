@@ -42,7 +42,7 @@ constexpr const ggml_type* find_ggml_type(std::string_view name) {
   return find_entry(ggml_types, &ggml_type::name, name);
 }
 
-/// The header of a file from front to back, read in pieces of 64 KiB. file_error where the file ends.
+/// The header of a file from front to back, read in parts of 64 KiB. file_error where the file ends.
 class gguf_cursor {
  public:
   explicit gguf_cursor(input_file& file) : file_(file) {}  ///< at the beginning of the file

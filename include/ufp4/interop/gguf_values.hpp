@@ -82,7 +82,7 @@ constexpr const ggml_decoder* find_ggml_decoder(std::string_view type) {
 /// Rows first .. first + out.rows() - 1 of a tensor of one of these types, rounded to out's type. Its columns are the
 /// last dimension, its rows all others. file_error for another type and for a tensor without elements;
 /// std::invalid_argument for a range or a number of columns that the tensor does not have.
-template <matrix_scalar T>
+template <ufp4::detail::matrix_scalar T>
 void read_ggml_values(gguf_reader& file, const stored_tensor& t, std::uint64_t first, const matrix_view<T>& out) {
   const ggml_decoder* const decoder = find_ggml_decoder(t.type_name);
   if (decoder == nullptr || t.shape.empty() || t.bytes == 0)
@@ -100,7 +100,7 @@ void read_ggml_values(gguf_reader& file, const stored_tensor& t, std::uint64_t f
     file.read_bytes(t, (first + i) * row_bytes, row.data(), row.size());
     for (std::size_t k = 0; k < out.cols(); ++k) {
       if (k % type.elements == 0) decoder->decode(row.data() + k / type.elements * type.bytes, values);
-      out(i, k) = round_to<T>(values[k % type.elements]);
+      out(i, k) = ufp4::detail::round_to<T>(values[k % type.elements]);
     }
   }
 }

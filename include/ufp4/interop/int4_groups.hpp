@@ -139,13 +139,13 @@ inline int4_groups read_int4_groups(safetensors_reader& file, const std::string&
 }
 
 /// out = (code - zero point) * scale, rounded to out's type once; out is w.rows x w.cols.
-template <matrix_scalar T>
+template <ufp4::detail::matrix_scalar T>
 void dequantize(const int4_groups& w, const matrix_view<T>& out) {
   expects(out.rows() == w.rows && out.cols() == w.cols, "dequantize: shape mismatch: out is ", out.rows(), " x ",
           out.cols(), ", the weight is ", w.rows, " x ", w.cols);
   ufp4::detail::check_output("dequantize", "out", out);
   for (std::size_t n = 0; n < w.rows; ++n)
-    for (std::size_t k = 0; k < w.cols; ++k) out(n, k) = round_to<T>(w(n, k));
+    for (std::size_t k = 0; k < w.cols; ++k) out(n, k) = ufp4::detail::round_to<T>(w(n, k));
 }
 
 /// The inputs in the order of their groups: 0, 1, 2, ... unless g_idx permutes them (act-order).

@@ -22,7 +22,8 @@ concept plain_accessor = std::is_same_v<Accessor, std::default_accessor<typename
 
 /// The elements of a two-dimensional mdspan in any strided layout: row-major, column-major, those of submdspan.
 template <class T, class Extents, class Layout, plain_accessor Accessor>
-  requires(Extents::rank() == 2 && std::mdspan<T, Extents, Layout, Accessor>::is_always_strided() && matrix_scalar<T>)
+  requires(Extents::rank() == 2 && std::mdspan<T, Extents, Layout, Accessor>::is_always_strided() &&
+           ufp4::detail::matrix_scalar<T>)
 matrix_view<T> view(const std::mdspan<T, Extents, Layout, Accessor>& x) {
   return {x.data_handle(), static_cast<std::size_t>(x.extent(0)), static_cast<std::size_t>(x.extent(1)),
           static_cast<std::ptrdiff_t>(x.stride(0)), static_cast<std::ptrdiff_t>(x.stride(1))};
@@ -40,7 +41,7 @@ strided_span<T> span_of(const matrix_view<T>& x) {
   return {x.data(), std::layout_stride::mapping<extents>(shape, std::array{x.row_stride(), x.col_stride()})};
 }
 /// Deleted: the span would refer to a matrix that ends with its statement.
-template <class T = void, matrix_scalar U>
+template <class T = void, ufp4::detail::matrix_scalar U>
 void span_of(const matrix<U>&&) = delete;
 
 }  // namespace ufp4::interop

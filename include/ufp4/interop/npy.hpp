@@ -155,7 +155,7 @@ inline void write_npy(const std::string& path, const tensor_source& array) {
 /// The codes of a quantized matrix: uint8 [rows, padded_cols() / 2], the even column in the low nibble; of elements of
 /// one byte [rows, padded_cols()], int8 or, of floats, uint8.
 inline tensor_source codes_of(const any_quantized_view& q) {
-  return source_of(q.spec().wide == wide_element::int8 ? number_type::i8 : number_type::u8,
+  return source_of(q.spec().byte == ufp4::detail::byte_element::int8 ? number_type::i8 : number_type::u8,
                    {q.rows(), ufp4::detail::code_bytes(q.spec(), q.padded_cols())}, q.codes().data());
 }
 

@@ -22,7 +22,7 @@ struct stored_weight {
   const stored_tensor* codes = nullptr;   ///< the tensor of codes
   const stored_tensor* scales = nullptr;  ///< equal to codes where a file keeps both together
   float tensor_scale = 1;                 ///< a factor; 1 for formats of one level
-  std::vector<float> slice_scales{};      ///< a factor for each slice, if they differ
+  std::vector<float> part_scales{};       ///< a factor for each part, if they differ
   std::size_t rows = 0, cols = 0;         ///< of the weight
   transform_spec transform{};             ///< applied before the weight was quantized
   std::vector<std::uint64_t> shape{};     ///< of the values
@@ -30,10 +30,10 @@ struct stored_weight {
 
   /// cols rounded up to whole blocks and transform runs.
   std::size_t padded_cols() const { return ufp4::detail::padded_length(cols, format.block, transform); }
-  /// The number of slices: indices of the first stored dimension of three or more, else 1.
-  std::size_t slices() const { return shape.size() < 3 ? 1 : static_cast<std::size_t>(shape[axis == 0 ? 1 : 0]); }
-  /// Rows of a slice.
-  std::size_t slice_rows() const { return slices() == 0 ? 0 : rows / slices(); }
+  /// The number of parts: indices of the first stored dimension of three or more, else 1.
+  std::size_t parts() const { return shape.size() < 3 ? 1 : static_cast<std::size_t>(shape[axis == 0 ? 1 : 0]); }
+  /// Rows of a part.
+  std::size_t part_rows() const { return parts() == 0 ? 0 : rows / parts(); }
 };
 
 }  // namespace ufp4::interop::inline UFP4_TYPES
@@ -53,7 +53,7 @@ inline const std::vector<format_spec>& known_formats() {
       in_squares.block.rows = row.spec.block.cols;
       if (ufp4::detail::format_mismatch(in_squares) == nullptr) formats.push_back(in_squares);
     };
-    for_each_named_preset(add);
+    ufp4::detail::for_every_preset(add);
     formats.push_back(spec_of<ggml_nvfp4>);
     return formats;
   }();
@@ -71,11 +71,11 @@ inline std::optional<std::uint64_t> row_count(const std::vector<std::uint64_t>& 
   return byte_count(1, 1, {shape.begin(), shape.end() - (shape.empty() ? 0 : 1)});
 }
 
-/// The tensor scale of rows from `first` on: of their slice where each has its own.
+/// The tensor scale of rows from `first` on: of their part where each has its own.
 inline float tensor_scale_at(const stored_weight& weight, std::size_t first) {
-  if (weight.slice_scales.empty()) return weight.tensor_scale;
-  const std::size_t slice = (std::max<std::size_t>)(weight.slice_rows(), 1);
-  return weight.slice_scales[(std::min)(first / slice, weight.slice_scales.size() - 1)];
+  if (weight.part_scales.empty()) return weight.tensor_scale;
+  const std::size_t part = (std::max<std::size_t>)(weight.part_rows(), 1);
+  return weight.part_scales[(std::min)(first / part, weight.part_scales.size() - 1)];
 }
 
 /// std::invalid_argument unless weight has out's format, columns, transform and rows: whole blocks, one tensor scale.
@@ -89,9 +89,9 @@ inline void check_weight_rows(const stored_weight& weight, std::size_t first, co
   expects(first % height == 0 && (out.rows() % height == 0 || end == weight.rows),
           "read_weight_rows: not whole blocks: ", label, " has blocks of ", height, " rows, got rows ", first, " to ",
           end);
-  const std::size_t slice = weight.slice_rows();
-  expects(weight.slice_scales.empty() || out.rows() == 0 || first / slice == (end - 1) / slice,
-          "read_weight_rows: several tensor scales: ", label, " has one for each slice of ", slice, " rows, got rows ",
+  const std::size_t part = weight.part_rows();
+  expects(weight.part_scales.empty() || out.rows() == 0 || first / part == (end - 1) / part,
+          "read_weight_rows: several tensor scales: ", label, " has one for each part of ", part, " rows, got rows ",
           first, " to ", end);
   expects(out.cols() == weight.cols, "read_weight_rows: shape mismatch: ", label, " has ", weight.cols,
           " columns, but out has ", out.cols());
@@ -100,12 +100,12 @@ inline void check_weight_rows(const stored_weight& weight, std::size_t first, co
           weight.transform.n == out.transform().n ? " with other signs" : "");
 }
 
-/// All of a weight that find_weight returned. file_error if its slices have different tensor scales.
+/// All of a weight that find_weight returned. file_error if its parts have different tensor scales.
 template <class Reader>
 any_quantized read_all(Reader& file, const stored_weight& weight) {
-  if (!weight.slice_scales.empty())
+  if (!weight.part_scales.empty())
     file.fail("tensor ", printable(weight.codes->name), " has a tensor scale for each of its ",
-              weight.slice_scales.size(), " slices, so it is not one quantized matrix: read it by slices");
+              weight.part_scales.size(), " parts, so it is not one quantized matrix: read it by parts");
   any_quantized q(weight.format, weight.rows, weight.cols, weight.transform);
   read_weight_rows(file, weight, 0, q);
   return q;
@@ -117,34 +117,34 @@ any_quantized read_quantized(Reader& file, const std::string& name) {
   return read_all(file, find_weight(file, name));
 }
 /// The weight `name`, which must have the format F; file_error otherwise.
-template <any_block_format F, class Reader>
+template <ufp4::detail::any_block_format F, class Reader>
 quantized_matrix<F> read_quantized(Reader& file, const std::string& name) {
   return quantized_matrix<F>(read_all(file, find_weight(file, name, spec_of<F>)));
 }
 /// The same without reading the data.
-template <any_block_format F, class Reader>
+template <ufp4::detail::any_block_format F, class Reader>
 stored_weight find_weight(Reader& file, const std::string& name) {
   return find_weight(file, name, spec_of<F>);
 }
 
-/// Slice i of a weight, such as expert i: slice_rows() x cols. std::invalid_argument if there is none.
+/// Panel i of a weight, such as expert i: part_rows() x cols. std::invalid_argument if there is none.
 template <class Reader>
-any_quantized read_slice(Reader& file, const stored_weight& weight, std::size_t i) {
-  const std::size_t slice = weight.slice_rows();
-  expects(i < weight.slices(), "read_slice: range out of bounds: tensor ", printable(weight.codes->name), " has ",
-          weight.slices(), " slices, not slice ", i);
-  any_quantized q(weight.format, slice, weight.cols, weight.transform);
-  read_weight_rows(file, weight, i * slice, q);
+any_quantized read_part(Reader& file, const stored_weight& weight, std::size_t i) {
+  const std::size_t part = weight.part_rows();
+  expects(i < weight.parts(), "read_part: range out of bounds: tensor ", printable(weight.codes->name), " has ",
+          weight.parts(), " parts, not part ", i);
+  any_quantized q(weight.format, part, weight.cols, weight.transform);
+  read_weight_rows(file, weight, i * part, q);
   return q;
 }
 
-/// Sets the tensor scales of a weight whose shape is known: one F32, or one for each slice; finite and not negative.
+/// Sets the tensor scales of a weight whose shape is known: one F32, or one for each part; finite and not negative.
 /// With `inverse` the factors are their reciprocals. file_error otherwise.
 inline void read_tensor_scales(tensor_file& file, const stored_tensor& t, stored_weight& weight, bool inverse = false) {
-  const std::uint64_t slices = weight.slices(), count = t.bytes / sizeof(float);
-  if (t.type != number_type::f32 || (count != 1 && count != slices) || count == 0)
+  const std::uint64_t parts = weight.parts(), count = t.bytes / sizeof(float);
+  if (t.type != number_type::f32 || (count != 1 && count != parts) || count == 0)
     file.fail(tensor_text(t) + "; a tensor scale is one F32" +
-              (slices == 1 ? "" : ", or " + std::to_string(slices) + ", one for each slice"));
+              (parts == 1 ? "" : ", or " + std::to_string(parts) + ", one for each part"));
   std::vector<float> factors(static_cast<std::size_t>(count));
   file.read_bytes(t, 0, factors.data(), factors.size() * sizeof(float));
   for (float& factor : factors) {
@@ -155,7 +155,7 @@ inline void read_tensor_scales(tensor_file& file, const stored_tensor& t, stored
   }
   weight.tensor_scale = factors[0];
   const bool equal = std::adjacent_find(factors.begin(), factors.end(), std::not_equal_to<>()) == factors.end();
-  if (!equal) weight.slice_scales = std::move(factors);
+  if (!equal) weight.part_scales = std::move(factors);
 }
 
 }  // namespace ufp4::interop::inline UFP4_CODE

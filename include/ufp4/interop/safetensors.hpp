@@ -15,7 +15,7 @@ inline void check_layout(const std::string& name, const any_quantized_view& q, t
   const std::string label =
       "add_quantized: not representable in layout " + std::string(name_of(layout)) + ": " + printable(name);
   const std::string instead = "; tensor_layout::ufp4 represents every matrix";
-  const std::string format_name(preset_name(q.spec()));
+  const std::string format_name(ufp4::detail::preset_name(q.spec()));
   expects(has_format(layout, q.spec()), label, layout == tensor_layout::gpt_oss ? " is not" : " is neither nvfp4 nor",
           " mxfp4", format_name.empty() ? "" : ", but " + format_name, instead);
   expects(q.transform().n == 1, label, " was quantized after a Hadamard transform of ", q.transform().n, instead);
@@ -94,7 +94,7 @@ inline format_spec format_of_weight(const safetensors_reader& file, const std::s
 
 /// The shape that packed codes have as elements. file_error if the tensor cannot be one of packed codes.
 inline std::vector<std::uint64_t> shape_of_codes(const safetensors_reader& file, const stored_tensor& t,
-                                                 tensor_layout layout, bool wide) {
+                                                 tensor_layout layout, bool byte_elements) {
   const bool pair = layout == tensor_layout::gpt_oss, bytes = t.type == number_type::u8 || t.type == number_type::i8;
   std::vector<std::uint64_t> shape = t.shape;
   if (pair) {
@@ -104,7 +104,7 @@ inline std::vector<std::uint64_t> shape_of_codes(const safetensors_reader& file,
   }
   if ((!bytes && t.type != number_type::f4) || shape.size() < 2)
     file.fail(tensor_text(t) + "; packed codes are a matrix of U8 or F4, or more dimensions of them");
-  const std::uint64_t factor = pair ? 32 : bytes && !wide ? 2 : 1;
+  const std::uint64_t factor = pair ? 32 : bytes && !byte_elements ? 2 : 1;
   const bool countable = shape.back() <= (std::numeric_limits<std::uint64_t>::max)() / factor && row_count(shape);
   if (!countable || (t.type == number_type::f4 && shape.back() % 2 != 0))
     file.fail(tensor_text(t) + "; the rows of packed codes are whole bytes, and 64 bits can count the elements");
@@ -141,7 +141,7 @@ inline void check_scales(const safetensors_reader& file, const stored_weight& we
 inline void read_shape(safetensors_reader& file, const std::string& name, tensor_layout layout, stored_weight& weight) {
   const stored_tensor& codes = *weight.codes;
   const format_spec& format = weight.format;
-  weight.shape = shape_of_codes(file, codes, layout, format.is_wide());
+  weight.shape = shape_of_codes(file, codes, layout, format.has_bytes());
   weight.axis = weight.shape.size() - 1;
   weight.rows = static_cast<std::size_t>(row_count(weight.shape).value());
   weight.cols = static_cast<std::size_t>(weight.shape.back());

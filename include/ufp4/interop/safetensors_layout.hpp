@@ -108,7 +108,7 @@ inline quantized_tensors tensors_of(const format_spec& format, const std::vector
                                     const transform_spec& transform, tensor_layout layout) {
   const auto cols = static_cast<std::size_t>(shape.back()), block = static_cast<std::size_t>(format.block.cols);
   const std::size_t padded = ufp4::detail::padded_length(cols, format.block, transform);
-  const number_type codes = format.wide == wide_element::int8 ? number_type::i8 : number_type::u8;
+  const number_type codes = format.byte == ufp4::detail::byte_element::int8 ? number_type::i8 : number_type::u8;
   quantized_tensors t{codes, scale_number(format, layout), shape, shape, {}};
   t.scales.back() = has_bytes_of_scales(format) ? ufp4::detail::scale_strip_of(format, padded).bytes() : padded / block;
   if (shape.size() == 2) t.scales[0] = ufp4::detail::scale_rows(static_cast<std::size_t>(shape[0]), format.block);
@@ -141,26 +141,26 @@ inline std::string grid_text(const grid4& grid) {
   return text;
 }
 /// "int8*0.015625", or the name of a float of one byte.
-inline std::string wide_text(const format_spec& format) {
-  constexpr const char* names[] = {"", "int8*", "fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp6_e2m3"};  // as wide_element
-  const bool integers = format.wide == wide_element::int8;
-  return names[static_cast<int>(format.wide)] + (integers ? shortest_text(format.grid.unit) : "");
+inline std::string byte_text(const format_spec& format) {
+  constexpr const char* names[] = {"", "int8*", "fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp6_e2m3"};  // as byte_element
+  const bool integers = format.byte == ufp4::detail::byte_element::int8;
+  return names[static_cast<int>(format.byte)] + (integers ? shortest_text(format.grid.unit) : "");
 }
 
 /// First part of the metadata string: what the format decides, "grid=... scale=... block=...".
 inline std::string format_text(const format_spec& format) {
   constexpr const char* scales[] = {"f32", "bf16", "e4m3", "ue5m3", "e8m0", "e6m2"};
   const outer_scale& outer = format.outer;
-  std::string text = "grid=" + (format.is_wide() ? wide_text(format) : grid_text(format.grid));
+  std::string text = "grid=" + (format.has_bytes() ? byte_text(format) : grid_text(format.grid));
   for (int g = 1; g <= format.choice.count; ++g)
     text += " grid" + std::to_string(g) + "=" + grid_text(ufp4::detail::nth_grid(format, g)) + "*" +
             shortest_text(ufp4::detail::factor_of(format, g));
   text += std::string(" scale=") + scales[static_cast<int>(format.scale)];
-  if (format.has_outer_array() || (outer.span == outer_span::tensor && outer.type != scale_kind::f32))
+  if (format.has_outer_array() || (outer.span == outer_scale::kind::tensor && outer.type != scale_kind::f32))
     text += std::string(" outer=") + scales[static_cast<int>(outer.type)] + "/" +
-            (outer.span == outer_span::tensor ? "tensor"
-             : outer.span == outer_span::row  ? "row"
-                                              : std::to_string(outer.segment));
+            (outer.span == outer_scale::kind::tensor ? "tensor"
+             : outer.span == outer_scale::kind::row  ? "row"
+                                                     : std::to_string(outer.segment));
   text += " block=" + std::to_string(format.block.rows) + "x" + std::to_string(format.block.cols);
   for (int level = 0; level < 2 && format.block.group[level] != 0; ++level)
     text += "/" + std::to_string(format.block.group[level]);

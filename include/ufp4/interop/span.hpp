@@ -7,7 +7,7 @@
 namespace ufp4::interop::inline UFP4_CODE {
 
 /// x's memory as a row-major matrix, writable unless T is const. std::invalid_argument unless rows * cols is x's size.
-template <matrix_scalar T, std::size_t extent>
+template <ufp4::detail::matrix_scalar T, std::size_t extent>
 matrix_view<T> view(std::span<T, extent> x, std::size_t rows, std::size_t cols) {
   const bool fits = cols == 0 ? x.empty() : x.size() % cols == 0 && x.size() / cols == rows;
   ufp4::detail::expects(fits, "view: size mismatch: x has ", x.size(), " elements, not ", rows, " x ", cols);

@@ -38,7 +38,7 @@ struct stored_tensor {
 };
 
 using byte_sink = std::function<void(const void*, std::size_t)>;  ///< takes the next bytes of a tensor
-/// Writes all bytes of a tensor into a sink, in any number of pieces.
+/// Writes all bytes of a tensor into a sink, in any number of parts.
 using byte_source = std::function<void(const byte_sink&)>;
 
 /// A tensor to be written: `write` is called once, when the writer reaches the tensor.
@@ -135,14 +135,14 @@ inline float decode_number(number_type type, const unsigned char* at) {
 }
 
 /// The type of an element in files: F32, BF16 or F16.
-template <matrix_scalar T>
+template <ufp4::detail::matrix_scalar T>
 constexpr number_type number_type_of() {
   constexpr number_type types[] = {number_type::f32, number_type::bf16, number_type::f16};  // as dtype lists them
   return types[static_cast<int>(matrix_element<std::remove_const_t<T>>::kind)];
 }
 
 /// A matrix in memory as F32, BF16 or F16, row-major for any strides. It must stay valid until the file is written.
-template <matrix_scalar T>
+template <ufp4::detail::matrix_scalar T>
 tensor_source source_of(const matrix_view<T>& x) {
   return {number_type_of<T>(), {x.rows(), x.cols()}, [x](const byte_sink& sink) {
             std::vector<std::remove_const_t<T>> row(x.cols());
@@ -153,7 +153,7 @@ tensor_source source_of(const matrix_view<T>& x) {
           }};
 }
 /// Deleted: the source would refer to a matrix that ends with its statement.
-template <class T = void, matrix_scalar U>
+template <class T = void, ufp4::detail::matrix_scalar U>
 void source_of(const matrix<U>&&) = delete;
 
 /// Bytes in memory, valid until the file is written, as a tensor. std::invalid_argument if the shape has no byte count.

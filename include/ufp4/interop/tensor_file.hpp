@@ -53,7 +53,7 @@ class tensor_file {
 
   /// Rows first .. first + out.rows() - 1 of a matrix of plain numbers, rounded once, to nearest. file_error as
   /// check_matrix. A matrix in Fortran order is read by columns; rows of transpose(t), its columns, need no seeking.
-  template <matrix_scalar T>
+  template <ufp4::detail::matrix_scalar T>
   void read_rows(const stored_tensor& t, std::uint64_t first, const matrix_view<T>& out) {
     check_matrix(t);
     expects(out.cols() == t.shape[1], "read_rows: shape mismatch: out has ", out.cols(), " columns, but tensor ",
@@ -123,7 +123,8 @@ class tensor_file {
     for (std::size_t i = 0; i < out.rows(); ++i) {
       read_bytes(t, (begin + i * stride) * width, buffer_.data(), buffer_.size());
       for (std::size_t k = 0; k < out.cols(); ++k)
-        out(i, k) = round_to<T>(decode_number(t.type, buffer_.data() + k * static_cast<std::size_t>(width)));
+        out(i, k) =
+            ufp4::detail::round_to<T>(decode_number(t.type, buffer_.data() + k * static_cast<std::size_t>(width)));
     }
   }
 

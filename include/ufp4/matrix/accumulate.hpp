@@ -14,10 +14,14 @@ enum class accumulate : std::uint8_t {
   folded_bf16,   ///< value * scale rounded to bf16 first; a looser bound, never the default
 };
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// The name of a mode, for messages.
 constexpr const char* name(accumulate mode) {
   constexpr const char* names[] = {"fast", "exact_blocks", "folded_bf16"};
   return mode <= accumulate::folded_bf16 ? names[static_cast<int>(mode)] : "?";
 }
 
-}  // namespace ufp4::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_TYPES

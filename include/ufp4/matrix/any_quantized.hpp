@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Canonical layout (numerics 5): codes row-major, two a byte, the even k low, padded_cols() / 2 bytes a row, or, in a
-// wide format, one a byte, padded_cols() bytes a row; scales row-major, padded_cols() / block.cols a row, one row of
-// them for every block.rows rows, each followed by its outer scales where there is an array of them (scale_strip).
+// format of byte elements, one a byte, padded_cols() bytes a row; scales row-major, padded_cols() / block.cols a row,
+// one row of them for every block.rows rows, each followed by its outer scales where there is an array of them
+// (scale_strip).
 #pragma once
 
 #if defined(__linux__)
@@ -18,7 +19,7 @@
 #include <ufp4/hadamard/signs.hpp>
 #include <utility>
 
-namespace ufp4::inline UFP4_TYPES {
+namespace ufp4::detail::inline UFP4_TYPES {
 
 /// The bytes of a quantized matrix.
 struct quantized_size {
@@ -28,13 +29,17 @@ struct quantized_size {
   constexpr std::size_t total() const { return (codes + 63) / 64 * 64 + scales; }
 };
 
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// The caller's memory for the codes and the scales of one matrix; storage_size computes the sizes.
 struct quantized_storage {
   std::span<std::uint8_t> codes;  ///< packed codes
   std::span<std::byte> scales;    ///< aligned as the scale type is
 
-  /// Both in one piece of at least size.total() bytes, aligned to 64.
-  UFP4_HOST_MEMBER static quantized_storage in(std::span<std::byte> memory, const quantized_size& size) {
+  /// Both in one part of at least size.total() bytes, aligned to 64.
+  UFP4_HOST_MEMBER static quantized_storage in(std::span<std::byte> memory, const detail::quantized_size& size) {
     detail::expects(memory.size() >= size.total(), "quantized_storage: memory has ", memory.size(), " bytes, ",
                     size.total(), " are needed");
     return {{reinterpret_cast<std::uint8_t*>(memory.data()), size.codes},
@@ -203,12 +208,12 @@ inline quantized_size storage_of(const char* what, const quantized_shape& s) {
 
 /// The code of element k of a row whose codes begin at `row`.
 inline std::uint8_t element_code(const format_spec& f, const std::uint8_t* row, std::size_t k) {
-  return f.is_wide() ? row[k] : code_at(row, k);
+  return f.has_bytes() ? row[k] : code_at(row, k);
 }
 
 /// Writes `count` codes, one a byte, as a row has them; count is even.
 inline void store_codes(const format_spec& f, const std::uint8_t* codes, std::size_t count, std::uint8_t* out) {
-  if (f.is_wide())
+  if (f.has_bytes())
     std::memcpy(out, codes, count);
   else
     pack_codes(codes, count, out);
@@ -355,13 +360,13 @@ class any_quantized : public detail::quantized_memory {
       : quantized_memory(shape, detail::storage_of("any_quantized", shape)) {}
   UFP4_HOST_MEMBER explicit any_quantized(quantized_memory&& memory) : quantized_memory(std::move(memory)) {}
 
-  template <any_block_format>
+  template <detail::any_block_format>
   friend class quantized_matrix;
 };
 
 /// Bytes of rows x cols elements in a format after a transform. std::invalid_argument if invalid, or if they overflow.
-UFP4_HOST_MEMBER inline quantized_size storage_size(const format_spec& format, std::size_t rows, std::size_t cols,
-                                                    const transform_spec& applied = {}) {
+UFP4_HOST_MEMBER inline detail::quantized_size storage_size(const format_spec& format, std::size_t rows,
+                                                            std::size_t cols, const transform_spec& applied = {}) {
   return detail::storage_of("storage_size", {format, 1, rows, cols, applied});
 }
 

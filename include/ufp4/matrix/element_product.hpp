@@ -36,7 +36,8 @@ class element_product {
   /// exact_grids: both operands are quantized to grids with exact_products.
   UFP4_HD element_product(accumulate mode, bool exact_grids) : mode_(mode), exact_grids_(exact_grids) {}
 
-  /// Adds the next block. a(k), b(k), k < length: elements without their block scales; a plain operand's scale is 1.
+  /// Adds the next block. a(k), b(k), k < length: elements without their block scales; an unquantized operand's scale
+  /// is 1.
   template <class A, class B>
   UFP4_HD void add_block(float scale_a, float scale_b, std::uint32_t length, const A& a, const B& b) {
     if (is_nan(scale_a) || is_nan(scale_b)) {

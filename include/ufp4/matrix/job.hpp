@@ -140,7 +140,7 @@ struct quantized_source {
     return outer_scale_at(format, padded_cols, static_cast<const std::byte*>(scales) + at,
                           b * static_cast<std::size_t>(format.block.cols));
   }
-  /// Where the byte with the codes of k and k + 1 of a row is, k even; in a wide format that of k.
+  /// Where the byte with the codes of k and k + 1 of a row is, k even; in a format of byte elements that of k.
   UFP4_HOST_MEMBER std::size_t code_index(std::size_t row, std::size_t k) const {
     return interleaved ? layout().code_index(row, k) : code_bytes(format, row * padded_cols + k);
   }
@@ -158,36 +158,38 @@ struct quantized_sink {
   void* scales = nullptr;
 };
 
-/// Of a plain matrix beside blocks of a length, a power of two: all kernels know of its format.
-inline constexpr auto plain_formats = [] {
+/// Of an unquantized matrix beside blocks of a length, a power of two: all kernels know of its format.
+inline constexpr auto unquantized_formats = [] {
   struct {
     format_spec of_length[9];
   } all{};
   for (int i = 0; i < 9; ++i) all.of_length[i].block.cols = 1 << i;
   return all;
 }();
-UFP4_HOST_MEMBER constexpr const format_spec& plain_format(int block) {
-  return plain_formats.of_length[__builtin_ctz(static_cast<unsigned>(block))];
+UFP4_HOST_MEMBER constexpr const format_spec& unquantized_format(int block) {
+  return unquantized_formats.of_length[__builtin_ctz(static_cast<unsigned>(block))];
 }
 
-/// One side of a GEMM: quantized, or a plain matrix (transformed as it is read).
+/// One side of a GEMM: quantized, or an unquantized matrix (transformed as it is read).
 struct gemm_operand {
   bool is_quantized = true;
   quantized_source q{};
-  quantize_job plain{};
+  quantize_job unquantized{};
 
-  UFP4_HOST_MEMBER std::size_t rows() const { return is_quantized ? q.rows : plain.x.rows; }
-  UFP4_HOST_MEMBER std::size_t cols() const { return is_quantized ? q.cols : plain.x.cols; }
-  UFP4_HOST_MEMBER std::size_t padded_cols() const { return is_quantized ? q.padded_cols : plain.padded_cols; }
+  UFP4_HOST_MEMBER std::size_t rows() const { return is_quantized ? q.rows : unquantized.x.rows; }
+  UFP4_HOST_MEMBER std::size_t cols() const { return is_quantized ? q.cols : unquantized.x.cols; }
+  UFP4_HOST_MEMBER std::size_t padded_cols() const { return is_quantized ? q.padded_cols : unquantized.padded_cols; }
   UFP4_HOST_MEMBER float tensor_scale() const { return is_quantized ? q.tensor_scale : 1.0f; }
-  UFP4_HOST_MEMBER const transform_spec& transform() const { return is_quantized ? q.transform : plain.transform; }
+  UFP4_HOST_MEMBER const transform_spec& transform() const {
+    return is_quantized ? q.transform : unquantized.transform;
+  }
   UFP4_HOST_MEMBER constexpr bool exact() const {
     if (!is_quantized) return false;
     const bool one_table = q.format.choice.count == 0 && q.format.block.group[0] == 0;
     return one_table ? q.format.grid.exact_products : integers_of_grids(q.format).exact;
   }
   UFP4_HOST_MEMBER bool interleaved() const { return is_quantized && q.interleaved; }
-  UFP4_HOST_MEMBER constexpr bool is_wide() const { return is_quantized && q.format.is_wide(); }
+  UFP4_HOST_MEMBER constexpr bool has_bytes() const { return is_quantized && q.format.has_bytes(); }
 };
 
 struct gemm_job {

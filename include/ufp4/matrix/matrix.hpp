@@ -11,7 +11,7 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// rows x cols elements, packed, row-major, aligned to 64 bytes, initialised to +0. A copy copies the elements; a
 /// view of a matrix is valid until the matrix is assigned to, moved from or destroyed.
-template <matrix_scalar T>
+template <detail::matrix_scalar T>
 class matrix : public matrix_view<T> {
   static_assert(!std::is_const_v<T>, "a matrix of const elements could not be filled");
 

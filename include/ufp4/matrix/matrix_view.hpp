@@ -14,43 +14,59 @@ namespace ufp4::inline UFP4_TYPES {
 /// The storage type of the elements of a matrix.
 enum class dtype : std::uint8_t { f32, bf16, fp16 };
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// A matrix_element of that dtype.
 template <dtype value>
 struct element_kind {
   static constexpr dtype kind = value;  ///< the dtype
 };
 
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
 /// The dtype of a C++ type: float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half; with bfloat16.hpp of
 /// cuda/ or hip/ also the vendor's bfloat16. Another 16-bit type with the bits of bfloat16 or binary16 is added with:
-///   template <> struct ufp4::matrix_element<my_bf16> : ufp4::element_kind<ufp4::dtype::bf16> {};
+///   template <> struct ufp4::matrix_element<my_bf16> {
 template <class T>
 struct matrix_element;
 template <>
-struct matrix_element<float> : element_kind<dtype::f32> {};
+struct matrix_element<float> : detail::element_kind<dtype::f32> {};
 template <>
-struct matrix_element<ufp4::bf16> : element_kind<dtype::bf16> {};
+struct matrix_element<ufp4::bf16> : detail::element_kind<dtype::bf16> {};
 template <>
-struct matrix_element<ufp4::fp16> : element_kind<dtype::fp16> {};
+struct matrix_element<ufp4::fp16> : detail::element_kind<dtype::fp16> {};
 template <>
-struct matrix_element<::__half> : element_kind<dtype::fp16> {};
+struct matrix_element<::__half> : detail::element_kind<dtype::fp16> {};
 #if defined(UFP4_HAS_FLOAT16)
 template <>
-struct matrix_element<_Float16> : element_kind<dtype::fp16> {};
+struct matrix_element<_Float16> : detail::element_kind<dtype::fp16> {};
 #endif
 #if defined(__STDCPP_FLOAT16_T__) && !defined(UFP4_HAS_FLOAT16)  // in nvcc; else it is _Float16
 template <>
-struct matrix_element<std::float16_t> : element_kind<dtype::fp16> {};
+struct matrix_element<std::float16_t> : detail::element_kind<dtype::fp16> {};
 #endif
 #if defined(__STDCPP_BFLOAT16_T__)
 template <>
-struct matrix_element<std::bfloat16_t> : element_kind<dtype::bf16> {};
+struct matrix_element<std::bfloat16_t> : detail::element_kind<dtype::bf16> {};
 #endif
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
 
 template <class T>
 concept matrix_scalar = requires { matrix_element<std::remove_const_t<T>>::kind; } &&
                         sizeof(T) == (matrix_element<std::remove_const_t<T>>::kind == dtype::f32 ? 4 : 2);
 
-template <matrix_scalar T>
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+template <detail::matrix_scalar T>
 class matrix;  // matrix.hpp
 
 /// rows x cols elements at data[i * row_stride + j * col_stride], not owned. Strides are in elements, of any sign.
@@ -69,7 +85,7 @@ class matrix_view {
                         std::ptrdiff_t col_stride = 1)
       : data_(data), rows_(rows), cols_(cols), row_stride_(row_stride), col_stride_(col_stride) {
     static_assert(
-        matrix_scalar<T>,
+        detail::matrix_scalar<T>,
         "matrix_view: elements are float, bf16, fp16, _Float16, std::float16_t, std::bfloat16_t, __half, or a GPU "
         "vendor's bfloat16 with bfloat16.hpp of the vendor's folder; convert others, such as double, first");
   }
@@ -79,11 +95,11 @@ class matrix_view {
   constexpr matrix_view(const matrix_view<U>& other)
       : matrix_view(other.data(), other.rows(), other.cols(), other.row_stride(), other.col_stride()) {}
   /// Deleted: the view would refer to a matrix that ends with its statement.
-  template <matrix_scalar U>
+  template <detail::matrix_scalar U>
     requires(std::is_same_v<const U, const T>)
   matrix_view(const matrix<U>&&) = delete;
   /// Deleted: the same.
-  template <matrix_scalar U>
+  template <detail::matrix_scalar U>
     requires(std::is_same_v<const U, const T>)
   matrix_view& operator=(const matrix<U>&&) = delete;
 
@@ -124,11 +140,11 @@ constexpr matrix_view<T> col_range(const matrix_view<T>& x, std::size_t first, s
 }
 
 // Deleted: the view would refer to a matrix that ends with its statement. (T is for transpose<const float>(m).)
-template <class T = void, matrix_scalar U>
+template <class T = void, detail::matrix_scalar U>
 void transpose(const matrix<U>&&) = delete;
-template <class T = void, matrix_scalar U>
+template <class T = void, detail::matrix_scalar U>
 void row_range(const matrix<U>&&, std::size_t, std::size_t) = delete;
-template <class T = void, matrix_scalar U>
+template <class T = void, detail::matrix_scalar U>
 void col_range(const matrix<U>&&, std::size_t, std::size_t) = delete;
 
 /// size() matrices; matrix i begins i * stride elements after the first. Owns nothing.
@@ -144,7 +160,7 @@ class matrix_batch {
   constexpr matrix_batch(const matrix_view<T>& first, std::size_t size, std::ptrdiff_t stride)
       : first_(first), size_(size), stride_(stride) {}
   /// Deleted: the batch would refer to a matrix that ends with its statement.
-  template <matrix_scalar U>
+  template <detail::matrix_scalar U>
     requires(std::is_same_v<const U, const T>)
   matrix_batch(const matrix<U>&&, std::size_t, std::ptrdiff_t) = delete;
 

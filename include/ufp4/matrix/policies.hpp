@@ -33,6 +33,10 @@ struct count_into {
 /// For fake_quantize: apply the inverse transform to the decoded values.
 struct undo_transform {};
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// The policies of one call that are data whatever their types.
 struct quantize_settings {
   transform_spec transform{};         ///< none by default
@@ -48,14 +52,15 @@ struct quantize_settings {
 /// All policies of one call.
 template <rounding_policy Rounding = rounding_spec, any_scale_rule Rule = scale_rule_spec>
 struct quantize_options : quantize_settings {
-  static constexpr detail::features needs = detail::features::all;  ///< what the types of the call can need
-  Rounding rounding{};                                              ///< nearest_even by default
-  Rule rule{};                                                      ///< the format's default
+  static constexpr features needs = features::all;  ///< what the types of the call can need
+  Rounding rounding{};                              ///< nearest_even by default
+  Rule rule{};                                      ///< the format's default
 };
 
-}  // namespace ufp4::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
+
 template <class Options, features less>
 struct options_that_need : Options {
   static constexpr features needs = less;
@@ -201,7 +206,7 @@ inline void check_shard(const char* operation, const shard& s, const format_spec
   expects(s.first_col + cols == s.total_cols || cols % run == 0, operation,
           ": the columns of a shard that is not the last must be a multiple of ", run, " (", run_name(format),
           "), got ", cols);
-  expects(format.outer.span != outer_span::row || cols == s.total_cols, operation,
+  expects(format.outer.span != outer_scale::kind::row || cols == s.total_cols, operation,
           ": a shard of a format with an outer scale for each row must have whole rows, got ", cols, " of ",
           s.total_cols, " columns");
   expects(s.first_row % static_cast<std::size_t>(format.block.rows) == 0, operation,

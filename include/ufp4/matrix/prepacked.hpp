@@ -15,7 +15,8 @@ inline prepacked_layout layout_of(const format_spec& format, std::size_t padded_
 
 inline quantized_size prepacked_size(const char* what, const quantized_shape& s) {
   check_format(what, s.format);
-  expects(!s.format.is_wide(), what, ": formats with elements of one byte are not prepacked: use the quantized matrix");
+  expects(!s.format.has_bytes(), what,
+          ": formats with elements of one byte are not prepacked: use the quantized matrix");
   const std::size_t padded = s.padded_cols();
   const std::size_t elements = element_count(what, prepacked_layout::filled_rows(s.rows), s.cols,
                                              prepacked_layout::filled_cols(padded), s.transform);
@@ -136,16 +137,6 @@ class prepacked : public Memory {
       : Memory(shape, prepacked_size("prepacked_matrix", shape)) {}
 };
 
-}  // namespace ufp4::detail::inline UFP4_TYPES
-
-namespace ufp4::inline UFP4_TYPES {
-
-/// Bytes of rows x cols elements, prepacked. std::invalid_argument if the format is invalid, or if they overflow.
-UFP4_HOST_MEMBER inline quantized_size prepacked_size(const format_spec& format, std::size_t rows, std::size_t cols,
-                                                      const transform_spec& applied = {}) {
-  return detail::prepacked_size("prepacked_size", {format, 1, rows, cols, applied});
-}
-
 /// Prepacked codes and scales in memory of the caller (prepack_into, or a file), which must be of prepacked_size.
 class any_prepacked_view : public detail::shaped {
  public:
@@ -154,20 +145,30 @@ class any_prepacked_view : public detail::shaped {
                                       std::span<const std::byte> scales, float tensor_scale, std::size_t rows,
                                       std::size_t cols, const transform_spec& applied = {})
       : shaped({format, tensor_scale, rows, cols, applied}), codes_(codes), scales_(scales) {
-    detail::check_prepacked_spans("any_prepacked_view", shape_, codes, scales);
+    check_prepacked_spans("any_prepacked_view", shape_, codes, scales);
   }
 
   UFP4_HOST_MEMBER std::span<const std::uint8_t> codes() const { return codes_; }
   UFP4_HOST_MEMBER std::span<const std::byte> scale_bytes() const { return scales_; }
   /// Element (row, col), decoded: value * fl(block scale * outer scale).
   UFP4_HOST_MEMBER float operator()(std::size_t row, std::size_t col) const {
-    return detail::prepacked_element(*this, row, col);
+    return prepacked_element(*this, row, col);
   }
 
  private:
   std::span<const std::uint8_t> codes_;
   std::span<const std::byte> scales_;
 };
+
+}  // namespace ufp4::detail::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_TYPES {
+
+/// Bytes of rows x cols elements, prepacked. std::invalid_argument if the format is invalid, or if they overflow.
+UFP4_HOST_MEMBER inline detail::quantized_size prepacked_size(const format_spec& format, std::size_t rows,
+                                                              std::size_t cols, const transform_spec& applied = {}) {
+  return detail::prepacked_size("prepacked_size", {format, 1, rows, cols, applied});
+}
 
 /// The format as data. The same layout on every instruction set.
 class any_prepacked : public detail::prepacked<detail::quantized_memory> {
@@ -180,7 +181,7 @@ class any_prepacked : public detail::prepacked<detail::quantized_memory> {
 };
 
 /// The format as a template argument.
-template <any_block_format Format>
+template <detail::any_block_format Format>
 class prepacked_matrix : public detail::prepacked<detail::typed_memory<Format>> {
  public:
   prepacked_matrix() = default;
@@ -189,6 +190,18 @@ class prepacked_matrix : public detail::prepacked<detail::typed_memory<Format>> 
       : detail::prepacked<detail::typed_memory<Format>>({spec_of<Format>, 1, rows, cols, applied}) {}
 };
 
+/// The quantized matrix that a prepacked one was made from: the same codes, scales and tensor scale.
+UFP4_HOST_MEMBER inline any_quantized unpack(const any_prepacked& p) { return detail::unpacked(p); }
+UFP4_HOST_MEMBER inline any_quantized unpack(const detail::any_prepacked_view& p) { return detail::unpacked(p); }
+template <detail::any_block_format F>
+UFP4_HOST_MEMBER inline quantized_matrix<F> unpack(const prepacked_matrix<F>& p) {
+  return quantized_matrix<F>(detail::unpacked(p));
+}
+
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// A prepacked matrix that owns its memory: prepacked_matrix or any_prepacked.
 template <class T>
 concept prepacked_owner = std::is_same_v<T, any_prepacked> || std::is_same_v<T, prepacked_matrix<typename T::format>>;
@@ -196,12 +209,4 @@ concept prepacked_owner = std::is_same_v<T, any_prepacked> || std::is_same_v<T, 
 template <class T>
 concept prepacked_like = prepacked_owner<T> || std::is_same_v<T, any_prepacked_view>;
 
-/// The quantized matrix that a prepacked one was made from: the same codes, scales and tensor scale.
-UFP4_HOST_MEMBER inline any_quantized unpack(const any_prepacked& p) { return detail::unpacked(p); }
-UFP4_HOST_MEMBER inline any_quantized unpack(const any_prepacked_view& p) { return detail::unpacked(p); }
-template <any_block_format F>
-UFP4_HOST_MEMBER inline quantized_matrix<F> unpack(const prepacked_matrix<F>& p) {
-  return quantized_matrix<F>(detail::unpacked(p));
-}
-
-}  // namespace ufp4::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_TYPES

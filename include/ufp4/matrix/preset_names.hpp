@@ -5,7 +5,7 @@
 #include <ufp4/block/presets.hpp>
 #include <ufp4/detail/expects.hpp>
 
-namespace ufp4::inline UFP4_CODE {
+namespace ufp4::detail::inline UFP4_CODE {
 
 // Templates, so that only a program that calls them pays for the formats as data.
 
@@ -14,7 +14,7 @@ template <class = void>
 std::string preset_names() {
   std::string all;
   const auto add = [&all](auto row) { all += (all.empty() ? "" : ", ") + std::string(row.name); };
-  for_each_named_preset(add);
+  for_every_preset(add);
   return all;
 }
 
@@ -25,17 +25,8 @@ const format_spec* find_preset(std::string_view name) {
   const auto look = [&](auto row) {
     if (name == row.name) found = &row.spec;
   };
-  for_each_named_preset(look);
+  for_every_preset(look);
   return found;
-}
-
-/// The format of that name. Throws std::invalid_argument, which lists the names, for any other.
-template <class = void>
-const format_spec& preset(std::string_view name) {
-  const format_spec* found = find_preset(name);
-  detail::expects(found != nullptr, "preset: unknown format: ", std::string(name), "; the presets are ",
-                  preset_names());
-  return *found;
 }
 
 /// The name of a format that is a preset, else an empty string.
@@ -45,8 +36,21 @@ std::string_view preset_name(const format_spec& format) {
   const auto look = [&](auto row) {
     if (format == row.spec) name = row.name;
   };
-  for_each_named_preset(look);
+  for_every_preset(look);
   return name;
+}
+
+}  // namespace ufp4::detail::inline UFP4_CODE
+
+namespace ufp4::inline UFP4_CODE {
+
+/// The format of that name. Throws std::invalid_argument, which lists the names, for any other.
+template <class = void>
+const format_spec& preset(std::string_view name) {
+  const format_spec* found = detail::find_preset(name);
+  detail::expects(found != nullptr, "preset: unknown format: ", std::string(name), "; the presets are ",
+                  detail::preset_names());
+  return *found;
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -22,26 +22,26 @@ struct gemm_options {
 namespace ufp4::detail::inline UFP4_CODE {
 
 /// A matrix that is not quantized, its element type as data.
-struct plain_side {
+struct unquantized_side {
   source x;
   transform_spec transform{};
 
   template <class T>
-  plain_side(const matrix_view<T>& view) : x(source_of(view)) {}
+  unquantized_side(const matrix_view<T>& view) : x(source_of(view)) {}
   template <class T>
-  plain_side(const unquantized_operand<T>& o) : x(source_of(o.x)), transform(o.transform) {}
+  unquantized_side(const unquantized_operand<T>& o) : x(source_of(o.x)), transform(o.transform) {}
 };
 
 template <class F, class T, class O>
 void requested(const quantize_request<F, T, O>&);
 template <class T>
 concept request_operand = requires(const T& x) { requested(x); };
-/// A matrix_view, a matrix, an unquantized_operand, or plain_side itself.
+/// A matrix_view, a matrix, an unquantized_operand, or unquantized_side itself.
 template <class T>
-concept plain_operand = std::is_constructible_v<plain_side, const T&>;
+concept unquantized_input = std::is_constructible_v<unquantized_side, const T&>;
 /// The types of an operand of a GEMM. At least one operand is quantized; only the right one may be prepacked.
 template <class T>
-concept any_operand = quantized_like<T> || request_operand<T> || plain_operand<T> || prepacked_like<T>;
+concept any_operand = quantized_like<T> || request_operand<T> || unquantized_input<T> || prepacked_like<T>;
 
 /// True of a quantized matrix in the memory of another machine, whose operations check it here but read it themselves.
 template <class T>
@@ -49,7 +49,8 @@ struct is_device_matrix : std::false_type {};
 template <class T>
 concept coded_operand = quantized_like<T> || prepacked_like<T> || is_device_matrix<T>::value;
 
-/// The format of a side where its type tells, else one with blocks of length 0 (a plain side, or a format as data).
+/// The format of a side where its type tells, else one with blocks of length 0 (an unquantized side, or a format as
+/// data).
 template <class T>
 inline constexpr format_spec static_format{{}, {}, block_shape{0, 0}, {}};
 template <coded_operand T>
@@ -93,7 +94,7 @@ operand_shape shape_of(const quantize_request<F, T, O>& r) {
   }
   return s;
 }
-inline operand_shape shape_of(const plain_side& x) { return {x.x.rows, x.x.cols, 0, 0, x.transform}; }
+inline operand_shape shape_of(const unquantized_side& x) { return {x.x.rows, x.x.cols, 0, 0, x.transform}; }
 
 inline void check_bias(const char* operation, const sink& c, std::span<const float> bias) {
   expects(bias.empty() || bias.size() == c.cols, operation, ": shape mismatch: bias has ", bias.size(),
@@ -129,13 +130,13 @@ void check_operand(const char* operation, const char* name, const quantize_reque
   check_quantize<F>(operation, r.x, r.options);
   expects(!share_bytes(c, source_of(r.x)), operation, ": C overlaps ", name);
 }
-inline void check_operand(const char* operation, const char* name, const plain_side& side, const sink& c) {
+inline void check_operand(const char* operation, const char* name, const unquantized_side& side, const sink& c) {
   check_data(operation, name, side.x);
   check_signs(operation, side.transform);
   expects(!share_bytes(c, side.x), operation, ": C overlaps ", name);
 }
 
-/// A realized side as kernels take it. `block`: what a plain side is cut into.
+/// A side as kernels take it. `block`: what an unquantized side is cut into.
 template <quantized_like Q>
 gemm_operand gemm_operand_of(const Q& q, int) {
   return {.q = quantized_source_of(q)};
@@ -144,10 +145,10 @@ template <prepacked_like P>
 gemm_operand gemm_operand_of(const P& p, int) {
   return {.q = prepacked_source(p)};
 }
-inline gemm_operand gemm_operand_of(const plain_side& side, int block) {
+inline gemm_operand gemm_operand_of(const unquantized_side& side, int block) {
   gemm_operand out{.is_quantized = false,
-                   .plain = {.x = side.x, .format = plain_format(block), .transform = side.transform}};
-  out.plain.padded_cols = padded_length(side.x.cols, block, side.transform);
+                   .unquantized = {.x = side.x, .format = unquantized_format(block), .transform = side.transform}};
+  out.unquantized.padded_cols = padded_length(side.x.cols, block, side.transform);
   return out;
 }
 /// A side that is not quantized yet, without its codes: enough to know the kernel.
@@ -160,7 +161,7 @@ template <class A, class B>
   requires(any_operand<A> || coded_operand<A>) && (any_operand<B> || coded_operand<B>)
 void check_gemm(const char* operation, const A& a, const B& b, const sink& out, const gemm_options& options) {
   static_assert(blocks_may_match<A, B>, "block length mismatch: A and B have blocks of different lengths along K");
-  static_assert(!(plain_operand<A> && plain_operand<B>), "at least one side must be quantized");
+  static_assert(!(unquantized_input<A> && unquantized_input<B>), "at least one side must be quantized");
   static_assert(!prepacked_like<A>, "a prepacked_matrix is a right operand");
   check_product(operation, shape_of(a), shape_of(b), out);
   check_mode(operation, options.accumulate);

@@ -46,7 +46,7 @@ class typed_memory : public quantized_memory {
 namespace ufp4::inline UFP4_TYPES {
 
 /// An any_quantized_view whose format is a type: codes and scales in the caller's memory.
-template <any_block_format Format>
+template <detail::any_block_format Format>
 class quantized_view : public any_quantized_view {
  public:
   using format = Format;
@@ -77,13 +77,13 @@ class quantized_view : public any_quantized_view {
                                   std::span<const std::byte> scales)
       : any_quantized_view(shape, codes, scales) {}
 
-  template <any_block_format>
+  template <detail::any_block_format>
   friend class quantized_matrix;
   friend struct detail::view_of_checked;
 };
 
 /// An any_quantized whose format is a type: it owns its memory.
-template <any_block_format Format>
+template <detail::any_block_format Format>
 class quantized_matrix : public detail::typed_memory<Format> {
  public:
   quantized_matrix() = default;
@@ -111,6 +111,10 @@ class quantized_matrix : public detail::typed_memory<Format> {
       : detail::typed_memory<Format>(shape, detail::storage_of("quantized_matrix", shape)) {}
 };
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::detail::inline UFP4_TYPES {
+
 /// A quantized_matrix or a quantized_view: the format is a type.
 template <class T>
 concept quantized =
@@ -120,7 +124,7 @@ concept quantized =
 template <class T>
 concept quantized_like = quantized<T> || std::is_same_v<T, any_quantized> || std::is_same_v<T, any_quantized_view>;
 
-}  // namespace ufp4::inline UFP4_TYPES
+}  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
 
@@ -146,7 +150,8 @@ inline void copy_strips(const any_quantized_view& q, std::size_t first, quantize
   const format_spec& f = q.spec();
   const scale_strip from = scale_strip_of(f, q.padded_cols()), to = scale_strip_of(f, out.padded_cols());
   const std::size_t block = first / static_cast<std::size_t>(f.block.cols);
-  const std::size_t outer = f.outer.span == outer_span::row ? 0 : first / static_cast<std::size_t>(f.outer.segment);
+  const std::size_t outer =
+      f.outer.span == outer_scale::kind::row ? 0 : first / static_cast<std::size_t>(f.outer.segment);
   for (std::size_t strip = 0; to.bytes() != 0 && strip < scale_rows(q.rows(), f.block); ++strip) {
     const std::byte* in = q.scale_bytes().data() + strip * from.bytes();
     std::byte* copy = out.scale_bytes().data() + strip * to.bytes();
@@ -161,7 +166,7 @@ inline void copy_strips(const any_quantized_view& q, std::size_t first, quantize
 namespace ufp4::inline UFP4_CODE {
 
 /// The same format, shape and bits: codes, scales, tensor scale. (The transform is not stored in the bits.)
-template <quantized_like A, quantized_like B>
+template <detail::quantized_like A, detail::quantized_like B>
 bool operator==(const A& a, const B& b) {
   return detail::same_matrix(a, b);
 }
@@ -175,17 +180,17 @@ inline any_quantized_view row_range(const any_quantized_view& q, std::size_t fir
   detail::expects(first % height == 0 || count == 0, "row_range: first must be a multiple of the block's ", height,
                   " rows, got ", first);
   const auto size = [&q](std::size_t rows) { return storage_size(q.spec(), rows, q.cols(), q.transform()); };
-  const quantized_size skipped = size(first), taken = size(count);
+  const detail::quantized_size skipped = size(first), taken = size(count);
   const auto codes = q.codes().subspan(skipped.codes, taken.codes);
   const auto scales = q.scale_bytes().subspan(skipped.scales, taken.scales);
   return {q.spec(), codes, scales, q.tensor_scale(), count, q.cols(), q.transform()};
 }
-template <quantized Q>
+template <detail::quantized Q>
 quantized_view<typename Q::format> row_range(const Q& q, std::size_t first, std::size_t count) {
   return quantized_view<typename Q::format>(row_range(any_quantized_view(q), first, count));
 }
 /// Deleted: the rows would refer to a matrix that ends with its statement.
-template <any_block_format F>
+template <detail::any_block_format F>
 void row_range(const quantized_matrix<F>&&, std::size_t, std::size_t) = delete;
 
 /// A copy of columns first .. first + count - 1. std::invalid_argument unless the columns exist, and whole blocks, runs
@@ -200,7 +205,7 @@ inline any_quantized col_range(const detail::quantized_argument& q, std::size_t 
   any_quantized out(q.spec(), q.rows(), count, q.transform());
   out.set_tensor_scale(q.tensor_scale());
   const auto row = [&q](std::size_t cols) { return storage_size(q.spec(), 1, cols, q.transform()); };
-  const quantized_size all = row(q.cols()), skipped = row(first), taken = row(count);
+  const detail::quantized_size all = row(q.cols()), skipped = row(first), taken = row(count);
   detail::copy_columns(q.codes().data(), all.codes, skipped.codes, taken.codes, q.rows(), out.codes().data());
   if (q.spec().has_outer_array())
     detail::copy_strips(q, first, out);
@@ -209,14 +214,14 @@ inline any_quantized col_range(const detail::quantized_argument& q, std::size_t 
                          detail::scale_rows(q.rows(), q.spec().block), out.scale_bytes().data());
   return out;
 }
-template <quantized Q>
+template <detail::quantized Q>
 quantized_matrix<typename Q::format> col_range(const Q& q, std::size_t first, std::size_t count) {
   return quantized_matrix<typename Q::format>(col_range(any_quantized_view(q), first, count));
 }
 
 /// The transpose of a matrix of square blocks, made from its codes: it has the bits of quantizing the transposed matrix
 /// with the same policies, unless rounding is stochastic. std::invalid_argument after a Hadamard transform.
-template <quantized Q>
+template <detail::quantized Q>
   requires(Q::format::block.rows > 1 && Q::format::block.rows == Q::format::block.cols && Q::format::has_scale_array &&
            Q::format::grids == 1)
 quantized_matrix<typename Q::format> transpose(const Q& in) {

@@ -75,7 +75,7 @@ class zero_point_matrix {
     detail::expects(row < rows() && col < cols(), "element (", row, ", ", col, ") of a zero_point_matrix of ", rows(),
                     " x ", cols());
     const std::size_t g = row * (cols() / group_) + col / group_;
-    const int code = code_at(signed_.codes().data() + row * cols() / 2, col) ^ 8;
+    const int code = detail::code_at(signed_.codes().data() + row * cols() / 2, col) ^ 8;
     return scales_.data()[g] * static_cast<float>(code - zero_points_.data()[g]);
   }
 

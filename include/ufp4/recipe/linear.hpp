@@ -105,64 +105,62 @@ concept linear_activation = requires(const X& x) { activation_of(x); };
 
 }  // namespace ufp4::recipe::detail::inline UFP4_CODE
 
-namespace ufp4::inline UFP4_CODE {
+namespace ufp4::recipe::inline UFP4_CODE {
 
 /// Y[T,N] = X[T,K] W[N,K]^T + bias under the recipe's fprop. With `saved`, also quantizes X^T for wgrad: the bits that
 /// linear_backward_weight would compute from x at this step and layer.
-template <matrix_scalar X, recipe::detail::linear_weight W, matrix_scalar Y>
-void linear_forward(const recipe::bound_recipe& now, const matrix_view<X>& x, const W& w, const matrix_view<Y>& y,
-                    const recipe::forward_options& options = {}, const cpu::context& ctx = {}) {
+template <detail::matrix_scalar X, detail::linear_weight W, detail::matrix_scalar Y>
+void linear_forward(const bound_recipe& now, const matrix_view<X>& x, const W& w, const matrix_view<Y>& y,
+                    const forward_options& options = {}, const cpu::context& ctx = {}) {
   const std::size_t offsets[] = {0, x.rows()};
-  recipe::detail::forward("linear_forward", ctx, now, detail::source_of(x), offsets, w, detail::sink_of(y), options);
+  detail::forward("linear_forward", ctx, now, ufp4::detail::source_of(x), offsets, w, ufp4::detail::sink_of(y),
+                  options);
 }
 
 /// dX[T,K] = dY[T,N] W[N,K] under the recipe's dgrad; overwrites dX or adds to it.
-template <matrix_scalar D, recipe::detail::linear_weight W, matrix_scalar X>
-void linear_backward_input(const recipe::bound_recipe& now, const matrix_view<D>& dy, const W& w,
-                           const matrix_view<X>& dx, recipe::write_mode mode = recipe::write_mode::overwrite,
-                           const cpu::context& ctx = {}) {
+template <detail::matrix_scalar D, detail::linear_weight W, detail::matrix_scalar X>
+void linear_backward_input(const bound_recipe& now, const matrix_view<D>& dy, const W& w, const matrix_view<X>& dx,
+                           write_mode mode = write_mode::overwrite, const cpu::context& ctx = {}) {
   const std::size_t offsets[] = {0, dy.rows()};
-  recipe::detail::backward_input("linear_backward_input", ctx, now, detail::source_of(dy), offsets, w,
-                                 detail::sink_of(dx), mode);
+  detail::backward_input("linear_backward_input", ctx, now, ufp4::detail::source_of(dy), offsets, w,
+                         ufp4::detail::sink_of(dx), mode);
 }
 
 /// dW[N,K] = dY[T,N]^T X[T,K] under the recipe's wgrad, from x or what linear_forward saved; overwrites dW or adds.
-template <matrix_scalar D, recipe::detail::linear_activation X, matrix_scalar W>
-void linear_backward_weight(const recipe::bound_recipe& now, const matrix_view<D>& dy, const X& x_or_saved,
-                            const matrix_view<W>& dw, recipe::write_mode mode = recipe::write_mode::overwrite,
+template <detail::matrix_scalar D, detail::linear_activation X, detail::matrix_scalar W>
+void linear_backward_weight(const bound_recipe& now, const matrix_view<D>& dy, const X& x_or_saved,
+                            const matrix_view<W>& dw, write_mode mode = write_mode::overwrite,
                             const cpu::context& ctx = {}) {
   const std::size_t offsets[] = {0, dy.rows()};
-  recipe::detail::backward_weight("linear_backward_weight", ctx, now, detail::source_of(dy),
-                                  recipe::detail::activation_of(x_or_saved), offsets, detail::sink_of(dw), mode);
+  detail::backward_weight("linear_backward_weight", ctx, now, ufp4::detail::source_of(dy),
+                          detail::activation_of(x_or_saved), offsets, ufp4::detail::sink_of(dw), mode);
 }
 
 /// linear_forward of each expert's tokens with its rows of W; bias has E * N entries, stacked as W.
-template <matrix_scalar X, recipe::detail::linear_weight W, matrix_scalar Y>
-void linear_forward_grouped(const recipe::bound_recipe& now, const matrix_view<X>& x, recipe::expert_offsets offsets,
-                            const W& w, const matrix_view<Y>& y, const recipe::forward_options& options = {},
+template <detail::matrix_scalar X, detail::linear_weight W, detail::matrix_scalar Y>
+void linear_forward_grouped(const bound_recipe& now, const matrix_view<X>& x, expert_offsets offsets, const W& w,
+                            const matrix_view<Y>& y, const forward_options& options = {},
                             const cpu::context& ctx = {}) {
-  recipe::detail::forward("linear_forward_grouped", ctx, now, detail::source_of(x), offsets, w, detail::sink_of(y),
-                          options);
+  detail::forward("linear_forward_grouped", ctx, now, ufp4::detail::source_of(x), offsets, w, ufp4::detail::sink_of(y),
+                  options);
 }
 
 /// linear_backward_input of each expert's tokens with its rows of W.
-template <matrix_scalar D, recipe::detail::linear_weight W, matrix_scalar X>
-void linear_backward_input_grouped(const recipe::bound_recipe& now, const matrix_view<D>& dy,
-                                   recipe::expert_offsets offsets, const W& w, const matrix_view<X>& dx,
-                                   recipe::write_mode mode = recipe::write_mode::overwrite,
+template <detail::matrix_scalar D, detail::linear_weight W, detail::matrix_scalar X>
+void linear_backward_input_grouped(const bound_recipe& now, const matrix_view<D>& dy, expert_offsets offsets,
+                                   const W& w, const matrix_view<X>& dx, write_mode mode = write_mode::overwrite,
                                    const cpu::context& ctx = {}) {
-  recipe::detail::backward_input("linear_backward_input_grouped", ctx, now, detail::source_of(dy), offsets, w,
-                                 detail::sink_of(dx), mode);
+  detail::backward_input("linear_backward_input_grouped", ctx, now, ufp4::detail::source_of(dy), offsets, w,
+                         ufp4::detail::sink_of(dx), mode);
 }
 
 /// linear_backward_weight of each expert's tokens into its rows of dW.
-template <matrix_scalar D, recipe::detail::linear_activation X, matrix_scalar W>
-void linear_backward_weight_grouped(const recipe::bound_recipe& now, const matrix_view<D>& dy, const X& x_or_saved,
-                                    recipe::expert_offsets offsets, const matrix_view<W>& dw,
-                                    recipe::write_mode mode = recipe::write_mode::overwrite,
-                                    const cpu::context& ctx = {}) {
-  recipe::detail::backward_weight("linear_backward_weight_grouped", ctx, now, detail::source_of(dy),
-                                  recipe::detail::activation_of(x_or_saved), offsets, detail::sink_of(dw), mode);
+template <detail::matrix_scalar D, detail::linear_activation X, detail::matrix_scalar W>
+void linear_backward_weight_grouped(const bound_recipe& now, const matrix_view<D>& dy, const X& x_or_saved,
+                                    expert_offsets offsets, const matrix_view<W>& dw,
+                                    write_mode mode = write_mode::overwrite, const cpu::context& ctx = {}) {
+  detail::backward_weight("linear_backward_weight_grouped", ctx, now, ufp4::detail::source_of(dy),
+                          detail::activation_of(x_or_saved), offsets, ufp4::detail::sink_of(dw), mode);
 }
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::recipe::inline UFP4_CODE

@@ -26,12 +26,13 @@ struct shape {
   std::size_t experts() const { return offsets.size() - 1; }
 };
 
-/// An operand ready to multiply: its codes and scales, or a plain matrix that is rounded to bf16 when it is read.
+/// An operand ready to multiply: its codes and scales, or an unquantized matrix that is rounded to bf16 when it is
+/// read.
 struct stored_operand {
   buffer<format_spec> format;  ///< one, to which the operand refers
   gemm_operand operand;
   buffer<std::uint8_t> codes{}, scales{};
-  buffer<bf16> copy{};  ///< of a plain matrix that must outlive the caller's
+  buffer<bf16> copy{};  ///< of an unquantized matrix that must outlive the caller's
 
   std::size_t bytes() const { return codes.size() + scales.size() + copy.size() * sizeof(bf16); }
   block_shape block() const { return format[0].block; }

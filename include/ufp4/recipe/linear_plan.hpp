@@ -39,7 +39,7 @@ struct named_extent {
   std::size_t rows, cols;
 };
 
-/// Wgrad contracts the tokens: a piece of a part begins and ends at whole blocks, transform runs and segments of outer
+/// Wgrad contracts the tokens: a part of a part begins and ends at whole blocks, transform runs and segments of outer
 /// scales, and is the whole part where an outer scale covers a row.
 inline void check_contracted_part(const char* operation, const bound_recipe& now, std::size_t e, std::size_t first,
                                   std::size_t count, std::size_t total) {
@@ -48,7 +48,7 @@ inline void check_contracted_part(const char* operation, const bound_recipe& now
   for (int i = 4; i < 6; ++i) {
     const operand_policy& o = now.recipe().operand(i);
     if (!o.quantized) continue;
-    expects(o.format.outer.span != outer_span::row || count == total, operation, ": the tokens of part ", e,
+    expects(o.format.outer.span != outer_scale::kind::row || count == total, operation, ": the tokens of part ", e,
             " must be the whole part, since ", operand_names[i], " has an outer scale for each row: got ", first,
             " .. ", first + count, " of ", total);
     if (o.format.outer.segment == 0) continue;
@@ -135,7 +135,7 @@ inline void check_policy(const char* operation, const bound_recipe& now, int i) 
   check_signs(what, o.transform);
   if (!o.policy.quantized) return;
   check_format(what, o.policy.format);
-  expects(!o.policy.format.is_wide(), what, ": a recipe's formats have elements of 4 bits, not of a byte");
+  expects(!o.policy.format.has_bytes(), what, ": a recipe's formats have elements of 4 bits, not of a byte");
   check_none(what, rule_mismatch(o.policy.rule, o.policy.format));
   expects(o.policy.rounding.what <= rounding_spec::kind::stochastic, what, ": invalid rounding kind ",
           static_cast<unsigned>(o.policy.rounding.what));

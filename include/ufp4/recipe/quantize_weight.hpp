@@ -50,7 +50,7 @@ stored_operand quantize_operand(const cpu::context& ctx, const bound_recipe& now
                                 float global_amax, std::uint32_t expert) {
   buffer<format_spec> format(1);
   quantize_job job = job_of(now, i, x, expert, format[0]);
-  if (!now.recipe().operand(i).quantized) return {std::move(format), {.is_quantized = false, .plain = job}};
+  if (!now.recipe().operand(i).quantized) return {std::move(format), {.is_quantized = false, .unquantized = job}};
   const bound_operand bound = now.operand(i, expert);
   const quantized_size size = storage_of(operand_names[i], {job.format, 1, x.rows, x.cols, bound.transform});
   buffer<std::uint8_t> codes(size.codes), scales(size.scales);
@@ -74,8 +74,8 @@ std::vector<stored_operand> quantize_parts(const cpu::context& ctx, const bound_
 }
 
 /// Replaces the reference to the caller's matrix by a copy in bf16.
-inline void copy_plain(stored_operand& part) {
-  source& x = part.operand.plain.x;
+inline void copy_unquantized(stored_operand& part) {
+  source& x = part.operand.unquantized.x;
   part.copy = buffer<bf16>(x.rows * x.cols);
   const sink to{part.copy.data(), dtype::bf16, x.rows, x.cols, static_cast<std::ptrdiff_t>(x.cols), 1};
   const buffer<float> line(x.cols);
@@ -92,7 +92,7 @@ std::vector<stored_operand> keep_parts(const cpu::context& ctx, const bound_reci
                                        const buffer<source>& parts) {
   std::vector<stored_operand> kept = quantize_parts(ctx, now, i, parts);
   for (stored_operand& p : kept)
-    if (!p.operand.is_quantized) copy_plain(p);
+    if (!p.operand.is_quantized) copy_unquantized(p);
   return kept;
 }
 
@@ -116,7 +116,7 @@ inline buffer<saved_shape> shapes_of(const saved_activation& saved) {
   buffer<saved_shape> all(saved.parts());
   for (std::size_t e = 0; e < all.size(); ++e) {
     const gemm_operand& o = saved.raw()[e].operand;
-    const format_spec& f = o.is_quantized ? o.q.format : o.plain.format;
+    const format_spec& f = o.is_quantized ? o.q.format : o.unquantized.format;
     all[e] = {o.rows(), o.cols(), f.block.cols, o.transform(), o.is_quantized, f.grid, f.scale, saved.made()};
   }
   return all;
@@ -153,7 +153,7 @@ namespace ufp4::recipe::inline UFP4_CODE {
 /// Quantizes w, N x K or stacked E * N x K, under the recipe's policies of W (and of W^T with `backward`), and prepacks
 /// the codes as the right operand of a GEMM. The result is independent of w's memory; what the recipe does not quantize
 /// is copied in bf16. Under a token_shard the weights' amax_agreement is called here, not by later operations.
-template <matrix_scalar T>
+template <detail::matrix_scalar T>
 quantized_weight quantize_weight(const bound_recipe& now, const matrix_view<T>& w, const weight_options& options = {},
                                  const cpu::context& ctx = {}) {
   const detail::source from = ufp4::detail::source_of(w);

@@ -36,7 +36,7 @@ namespace ufp4::recipe::inline UFP4_TYPES {
 /// layer, 0x52000000 + role) (numerics 7). Roles 0 .. 2: the signs of fprop, dgrad, wgrad; 16 + i: operand i's bits.
 UFP4_HOST_MEMBER constexpr std::uint64_t derive(std::uint64_t seed, std::uint64_t step, std::uint32_t layer,
                                                 std::uint32_t role) {
-  const philox_counter words = philox4x32(
+  const ufp4::detail::philox_counter words = philox4x32(
       {{static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(step >> 32), layer, 0x52000000u + role}}, seed);
   return words.word[0] | std::uint64_t{words.word[1]} << 32;
 }
@@ -80,14 +80,14 @@ struct transform_choice {
 
 /// default_scale{} (the default), scale_up{}, mx_floor{}, mx_even{}, mx_ceil{}, four_over_six{}, percentile{},
 /// mse_search{} or mae_search{}; `{mx_ceil{}, mse_search{}}` searches around mx_ceil's scale.
-struct rule_choice : scale_rule_spec {
+struct rule_choice : ufp4::detail::scale_rule_spec {
   constexpr rule_choice() = default;
   /// One rule.
-  template <builtin_scale_rule Rule>
-  constexpr rule_choice(const Rule& rule) : scale_rule_spec(rule.spec()) {}
+  template <ufp4::detail::builtin_scale_rule Rule>
+  constexpr rule_choice(const Rule& rule) : ufp4::detail::scale_rule_spec(rule.spec()) {}
   /// A search near the scale of a rule.
-  template <builtin_scale_rule Rule, ufp4::detail::search_policy Search>
-  constexpr rule_choice(const Rule& rule, const Search& search) : scale_rule_spec(rule.spec()) {
+  template <ufp4::detail::builtin_scale_rule Rule, ufp4::detail::search_policy Search>
+  constexpr rule_choice(const Rule& rule, const Search& search) : ufp4::detail::scale_rule_spec(rule.spec()) {
     ufp4::detail::join_search(*this, search.spec());
   }
 };

@@ -26,14 +26,14 @@ constexpr void round_gradients_stochastically(training_recipe& r) {
 /// scales, scale_up for e4m3, ue5m3 and bf16; a float scale is exact, so the default rule clips nothing.
 constexpr rule_choice unclipped(scale_kind scale) {
   if (scale == scale_kind::e8m0) return mx_ceil{};
-  if (scale == scale_kind::f32) return default_scale{};
+  if (scale == scale_kind::f32) return ufp4::detail::default_scale{};
   return scale_up{};
 }
 
 /// The recipe of the UFP4 paper (arXiv 2606.20381): uniform grids, random_hadamard<16> on both operands of all three
 /// GEMMs, stochastic rounding of the gradients, whose scales are not clipped. The paper's format is e1m2_f32; int4_f32,
 /// nv_e1m2, nvint4, mx_e1m2 and mxint4 are the other uniform grids.
-template <any_block_format Format = e1m2_f32>
+template <ufp4::detail::any_block_format Format = e1m2_f32>
 constexpr training_recipe ufp4_recipe(std::uint64_t seed) {
   training_recipe r = uniform_recipe(seed, {.format = spec_of<Format>, .transform = random_hadamard<16>{}});
   round_gradients_stochastically(r);
@@ -58,7 +58,8 @@ constexpr void put_weights_in_squares(training_recipe& r) {
 constexpr training_recipe transformer_engine_recipe(std::uint64_t seed, const format_spec& format) {
   training_recipe r = uniform_recipe(seed, {.format = format});
   put_weights_in_squares(r);
-  r.wgrad.left.transform = r.wgrad.right.transform = signed_hadamard<16>(transformer_engine_signs).to_bf16();
+  r.wgrad.left.transform = r.wgrad.right.transform =
+      signed_hadamard<16>(ufp4::compat::transformer_engine_signs).to_bf16();
   round_gradients_stochastically(r);
   return r;
 }

@@ -36,7 +36,7 @@ static_assert(rounding_policy<rounding_spec>);
 
 }  // namespace ufp4::inline UFP4_TYPES
 
-namespace ufp4::inline UFP4_CODE {
+namespace ufp4::detail::inline UFP4_CODE {
 
 /// The code of t on the grid (numerics 3). Requires that t is not a NaN. Saturates beyond the first and last level; a
 /// negative t that rounds to zero gets the code of -0 if the format has one.
@@ -51,7 +51,7 @@ UFP4_HD constexpr std::uint8_t round_to_grid(const grid4& grid, const Rounding& 
     const int rank = positive ? lower - grid.zero : grid.zero - lower;
     at = r.round_up({grid.level[lower], grid.level[upper], rank}, t, index) ? upper : lower;
   }
-  return at == grid.zero && detail::is_negative(t) ? grid.minus_zero : grid.code[at];
+  return at == grid.zero && is_negative(t) ? grid.minus_zero : grid.code[at];
 }
 
-}  // namespace ufp4::inline UFP4_CODE
+}  // namespace ufp4::detail::inline UFP4_CODE

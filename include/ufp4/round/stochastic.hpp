@@ -32,13 +32,13 @@ struct stochastic {
   }
 
   /// The random bits of elements 8 * group .. 8 * group + 7, two in a word, low half first.
-  UFP4_MEMBER constexpr philox_counter random_bits(std::uint64_t group) const {
+  UFP4_MEMBER constexpr detail::philox_counter random_bits(std::uint64_t group) const {
     return philox4x32({{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
                         static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}},
                       seed);
   }
   /// The 16 random bits number i, 0 .. 7, of a group.
-  UFP4_MEMBER static constexpr std::uint32_t lane(const philox_counter& c, std::uint64_t i) {
+  UFP4_MEMBER static constexpr std::uint32_t lane(const detail::philox_counter& c, std::uint64_t i) {
     return c.word[i >> 1] >> (16 * (i & 1u)) & 0xFFFFu;
   }
 

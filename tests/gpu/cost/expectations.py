@@ -4,7 +4,7 @@
 # kernel, as a regular expression of its name | threads of a block | blocks that a multiprocessor must hold
 OCCUPANCY = [
     (r"^gemv_blocks$", 256, 3),
-    (r"^gemv_plain<1u", 256, 2),
+    (r"^gemv_mixed<1u", 256, 2),
     (r"^gemm_bf16<128u, 128u>$", 256, 2),
     (r"^gemm_bf16<64u, 64u>$", 256, 3),
     (r"^multiply_dots<dots_tile<2u, 4u, 4u, 4u>", 256, 1),
@@ -36,7 +36,7 @@ EXCEPTIONS = [
     ("reciprocal", r"^quantize_blocks<", _ALL, _REFERENCE),
     ("local", r"^(quantize|decode|dequantize)_extended", _ALL, _CHOSEN_GRID),
     ("reciprocal", r"^(quantize|decode|dequantize)_extended", _ALL, _CHOSEN_GRID),
-    ("generic", r"^quantize_extended", _ALL, _CHOSEN_GRID),
+    ("generic", r"^quantize_extended", "100a 120a", _CHOSEN_GRID),
     ("reciprocal", r"^multiply_simt$", _ALL, "the kernel for every format, layout and mode, which is not built to be fast"),
     ("local", r"^quantize_(lanes|tiles)<\(lanes_path\)2", _ALL, _ANY_GRID),
     ("local", r"^finish_product", _ALL, _RECOMPUTED),

@@ -111,7 +111,7 @@ std::set<std::string> check_shapes(accumulate mode, const std::vector<product_sh
   return all;
 }
 
-/// Few plain rows of type T times weights: sums that are exact, so C has the host's bits.
+/// Few unquantized rows of type T times weights: sums that are exact, so C has the host's bits.
 template <class F, class T>
 void check_plain(std::size_t m) {
   const std::size_t n = 70, k = 1112;
@@ -128,7 +128,7 @@ void check_plain(std::size_t m) {
   quantized_gemm(unquantized(matrix_view<const T>{x.data(), m, k}), weights, matrix_view<float>{want.data(), m, n},
                  cpu::context{.threads = 1});
   const auto plain = unquantized(matrix_view<const T>{there.data(), m, k});
-  REQUIRE(std::string(gpu::explain({}, plain, right, out).kernel) == "gemv_plain_sm80");
+  REQUIRE(std::string(gpu::explain({}, plain, right, out).kernel) == "gemv_mixed_sm80");
   REQUIRE(text_of(gpu::quantized_gemm({}, plain, right, out)) == "");
   REQUIRE(support::difference(support::on_host(c), want) == "");
 }

@@ -57,17 +57,17 @@ class operand_reader {
   /// `lines` rows (of a) or columns (of b) from `first` on, to to[line * line_step + k * k_step].
   void read(const descriptor& d, bool transposed, element e, unsigned first, unsigned lines, unsigned k, float* to,
             unsigned line_step, unsigned k_step, float sign) {
-    const unsigned in_piece = 128 / bits_of(e);
+    const unsigned in_part = 128 / bits_of(e);
     const unsigned outer = transposed ? k : lines, inner = transposed ? lines : k;
     for (unsigned o = 0; o < outer; ++o)
-      for (unsigned p = 0; p < inner / in_piece; ++p) {
-        const std::uint32_t at = transposed ? d.along_rows(o, first / in_piece + p) : d.along_k(first + o, p);
+      for (unsigned p = 0; p < inner / in_part; ++p) {
+        const std::uint32_t at = transposed ? d.along_rows(o, first / in_part + p) : d.along_k(first + o, p);
         unsigned char bytes[16];
         piece(at, bytes);
-        for (unsigned x = 0; x < in_piece; ++x) {
+        for (unsigned x = 0; x < in_part; ++x) {
           std::uint32_t code = 0;
           std::memcpy(&code, bytes + x * bits_of(e) / 8, bits_of(e) / 8);
-          const unsigned i = p * in_piece + x;
+          const unsigned i = p * in_part + x;
           to[transposed ? i * line_step + o * k_step : o * line_step + i * k_step] = sign * element_value(e, code);
         }
       }

@@ -18,7 +18,7 @@
 #undef UFP4_STEP_LANES
 #undef UFP4_TILE_LANES
 #undef UFP4_VALUE_SCALE_LANES
-#undef UFP4_WIDE_LANES
+#undef UFP4_BYTE_LANES
 
 #include <ufp4/cpu/kernels/dequantize/dequantize_lanes.hpp>
 #if UFP4_LANE_COUNT != 16

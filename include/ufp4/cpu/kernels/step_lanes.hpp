@@ -14,7 +14,7 @@ UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
 #pragma GCC unroll 4
   for (std::size_t c = 0; c < 16; c += 4) {
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < 4; ++i) v[c + i] = load_pieces(p + i * step + c, p + (i + 4) * step + c);
+    for (std::size_t i = 0; i < 4; ++i) v[c + i] = load_parts(p + i * step + c, p + (i + 4) * step + c);
     transpose4(v + c);
   }
 }
@@ -24,7 +24,7 @@ UFP4_LANE void load_transposed_pairs(const std::uint16_t* p, std::size_t step, u
   for (std::size_t c = 0; c < 8; c += 4) {
     f32 four[4];
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < 4; ++i) four[i] = load_pieces(p + i * step + 2 * c, p + (i + 4) * step + 2 * c);
+    for (std::size_t i = 0; i < 4; ++i) four[i] = load_parts(p + i * step + 2 * c, p + (i + 4) * step + 2 * c);
     transpose4(four);
 #pragma GCC unroll 4
     for (std::size_t i = 0; i < 4; ++i) v[c + i] = as_bits(four[i]);
@@ -63,7 +63,7 @@ UFP4_LANE void take_difference(std::size_t j, u32 u, u32 width, f32 a, f32 b, f3
 
 /// t[i]: dword i, from byte `at` on, of each of `lanes` rows. No instruction crosses the 16 bytes of rows j to j + 3.
 UFP4_LANE void load_dwords(const std::uint8_t* const (&row)[lanes], std::size_t at, u32 (&t)[4]) {
-  for (std::size_t i = 0; i < 4; ++i) t[i] = as_bits(load_pieces(row[i] + at, row[(i + 4) % lanes] + at));
+  for (std::size_t i = 0; i < 4; ++i) t[i] = as_bits(load_parts(row[i] + at, row[(i + 4) % lanes] + at));
   transpose4(t);
 }
 UFP4_END_LANES

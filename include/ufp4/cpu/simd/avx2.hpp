@@ -61,12 +61,12 @@ UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) {
   return map;
 }
 /// Four elements from p on and four from p + step on, and back.
-UFP4_LANE f32 load_pieces(const void* p, const void* other) {
+UFP4_LANE f32 load_parts(const void* p, const void* other) {
   f32 v;
   asm("vmovups %1, %x0\n\tvinsertf128 $1, %2, %0, %0" : "=&x"(v) : "m"(*bytes_of<16>(p)), "m"(*bytes_of<16>(other)));
   return v;
 }
-UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
+UFP4_LANE void store_parts(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vmovups %x1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base)) : "x"(v));
   asm("vextractf128 $1, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + step)) : "x"(v));
 }

@@ -83,7 +83,7 @@ UFP4_LANE u32 broadcast_16(const void* p) {
 }
 UFP4_LANE u8 load_nibble_map(const std::uint8_t* codes) { return reinterpret_cast<u8>(broadcast_16(codes)); }
 /// The four quarters of a vector to base, base + step, ...
-UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t step) {
+UFP4_LANE void store_parts(f32 v, std::uint8_t* base, std::size_t step) {
   asm("vmovups %x1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base)) : "v"(v));
   asm("vextractf32x4 $1, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + step)) : "v"(v));
   asm("vextractf32x4 $2, %1, %0" : "=m"(*reinterpret_cast<four_lanes*>(base + 2 * step)) : "v"(v));

@@ -137,9 +137,9 @@ UFP4_LANE f32 exchange(f32 v) {
   return r;
 }
 
-/// Four elements from p on: a vector has one piece.
-UFP4_LANE f32 load_pieces(const void* p, const void*) { return load_as<f32>(p); }
-UFP4_LANE void store_pieces(f32 v, std::uint8_t* base, std::size_t) { store(base, v); }
+/// Four elements from p on: a vector has one part.
+UFP4_LANE f32 load_parts(const void* p, const void*) { return load_as<f32>(p); }
+UFP4_LANE void store_parts(f32 v, std::uint8_t* base, std::size_t) { store(base, v); }
 
 /// Byte b of every value, for lookups of single bytes.
 struct grid_table {

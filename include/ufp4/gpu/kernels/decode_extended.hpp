@@ -66,7 +66,7 @@ error decode_side(gemm_side& side, unsigned block, std::byte* memory, stream whe
       scales};
   const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
   side.is_quantized = false;
-  side.plain = {values, dtype::f32, side.rows, side.padded_cols, stride, 1};
+  side.unquantized = {values, dtype::f32, side.rows, side.padded_cols, stride, 1};
   side.scales = scales;
   side.scale = scale_kind::f32;
   side.block_rows = 1;

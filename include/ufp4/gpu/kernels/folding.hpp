@@ -29,7 +29,7 @@ constexpr int significant_bits(scale_kind kind) {
 
 /// Does every value * scale of a side have at most bf16's 8 significant bits? A factor of one bit changes the exponent.
 constexpr bool products_fit(const gemm_side& side) {
-  if (!side.is_quantized) return side.plain.kind == dtype::bf16 || side.rounds_plain_to_bf16;
+  if (!side.is_quantized) return side.unquantized.kind == dtype::bf16 || side.rounds_unquantized_to_bf16;
   const int value = significant_bits(side.grid), scale = significant_bits(side.scale);
   return (value == 1 ? scale : scale == 1 ? value : value + scale) <= 8;
 }

@@ -1,4 +1,4 @@
-// ufp4 - gemm_simt: quantized_gemm on any GPU with ordinary fma, for every pair of formats, plain operands, every mode.
+// ufp4 - gemm_simt: quantized_gemm on any GPU with fma: every pair of formats, unquantized operands, every mode.
 // SPDX-License-Identifier: Apache-2.0
 //
 // The last row of every table. A thread block computes 64 x 64 of C. It decodes 32 columns of K at a time to floats in
@@ -48,12 +48,12 @@ UFP4_DEVICE void stage_values(const simt_job& job, const gemm_side& side, std::s
       if (side.is_quantized) {
         const unsigned pair = side.codes[(row * side.padded_cols + k + e) / 2];
         v = to.table[e % 2 == 0 ? pair & 15u : pair >> 4];
-      } else if (k + e < side.plain.cols) {
-        v = thread::load(side.plain, row, k + e);
+      } else if (k + e < side.unquantized.cols) {
+        v = thread::load(side.unquantized, row, k + e);
       }
       if (folds && side.scales != nullptr)
         v = rounded(v * scale_of(side, job.product.block, row, (k + e) / job.product.block));
-      if (folds || (!side.is_quantized && side.rounds_plain_to_bf16)) v = static_cast<float>(round_to<bf16>(v));
+      if (folds || (!side.is_quantized && side.rounds_unquantized_to_bf16)) v = static_cast<float>(round_to<bf16>(v));
     }
     to.value[first + e][column] = v;
   }
@@ -139,11 +139,11 @@ UFP4_LAZY_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) 
   store(product, row, col, acc);
 }
 
-/// A plain operand with a transform is transformed before the product: once for each row and not for each tile.
-inline bool needs_transform(const gemm_side& side) { return !side.is_quantized && side.transform.n > 1; }
+/// An unquantized operand with a transform is transformed before the product: once for each row and not for each tile.
+inline bool is_transformed(const gemm_side& side) { return !side.is_quantized && side.transform.n > 1; }
 inline std::size_t prepared_bytes(const gemm_side& side, unsigned block) {
   if (side.extended != nullptr) return decoded_bytes(side, block);
-  return needs_transform(side) ? decoded_value_bytes(side) : 0;
+  return is_transformed(side) ? decoded_value_bytes(side) : 0;
 }
 
 /// Queues the transform or the decoding of a side into `memory`, and makes the side that matrix.
@@ -151,12 +151,12 @@ template <class Product>
 error prepare_side(gemm_side& side, unsigned block, std::byte* memory, stream where) {
   if constexpr (Product::may(&has_extended))
     if (side.extended != nullptr) return decode_side(side, block, memory, where);
-  if constexpr (Product::may(&has_plain))
-    if (needs_transform(side)) {
+  if constexpr (Product::may(&has_unquantized))
+    if (is_transformed(side)) {
       const auto stride = static_cast<std::ptrdiff_t>(side.padded_cols);
       const sink out{memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
-      const source from = side.plain;
-      side.plain = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
+      const source from = side.unquantized;
+      side.unquantized = {memory, dtype::f32, side.rows, side.padded_cols, stride, 1};
       return queue_hadamard(from, out, side.transform, false, side.padded_cols, where);
     }
   return success;

@@ -95,7 +95,7 @@ UFP4_DEVICE thread::words4 round_eight(const decode_bf16_job& job, std::size_t a
   const thread::grid_place place = thread::split(at, static_cast<std::uint32_t>(job.row_eights()));
   return eight_products(job, 1.0f, [&](unsigned n) {
     const std::size_t col = std::size_t{place.sixteen} * 8 + n;
-    return col < job.side.plain.cols ? thread::load(job.side.plain, place.row, col) : 0.0f;
+    return col < job.side.unquantized.cols ? thread::load(job.side.unquantized, place.row, col) : 0.0f;
   });
 }
 
@@ -195,7 +195,7 @@ UFP4_LAZY_KERNEL(swizzle_threads) swizzle_rows(const swizzle_job job) {
     const std::size_t col = (std::size_t{block_index().y} * swizzle_tiles + t) * 4;
     if (col >= job.cols) continue;
     const std::uint32_t word = four_scales(job, row, col);
-    __builtin_memcpy(__builtin_assume_aligned(job.out + swizzled_index(row, col, job.cols), 4), &word, 4);
+    __builtin_memcpy(__builtin_assume_aligned(job.out + ufp4::compat::swizzled_index(row, col, job.cols), 4), &word, 4);
   }
 }
 

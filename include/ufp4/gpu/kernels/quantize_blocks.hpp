@@ -32,7 +32,7 @@ namespace ufp4::gpu::kernels::inline UFP4_GPU {
 
 /// Takes extended parts from a thread's copy of a format: an index of a grid would put it into memory.
 UFP4_DEVICE void leave_out_extended(format_spec& f) {
-  f.wide = wide_element::none;
+  f.byte = byte_element::none;
   f.choice = {};
   f.block.group = {};
 }
@@ -221,7 +221,7 @@ quantize_extended(const extended_job<Coder> job) {
   Coder coder = job.coder;
   const thread::further_grids grids = job.grids;
   grids.give_to(coder.format);
-  const format_spec& f = coder.format;
+  const format_spec& f = job.coder.format;
   const std::size_t covered = outer_columns(f, task.job.padded_cols);
   if (covered == 0) coder.tensor = constants_of(task, coder);
   publish_tensor_scale(task, coder.tensor);
@@ -241,8 +241,11 @@ quantize_extended(const extended_job<Coder> job) {
         coder.tensor = ufp4::detail::constants_of(coder, to_float(amax[(col + k - region.first) / covered]));
       const std::uint64_t index =
           (task.job.first_row + region.row) * task.job.whole_padded_cols + task.job.first_col + col + k;
-      const std::uint32_t bits = coder({tile + k, height, length, static_cast<int>(t.width)}, index,
-                                       task.job.whole_padded_cols, codes + k, seen);
+      Coder own = job.coder;  // given its grids where they are read: else nvcc reads them through generic addresses
+      own.tensor = coder.tensor;
+      grids.give_to(own.format);
+      const std::uint32_t bits = own({tile + k, height, length, static_cast<int>(t.width)}, index,
+                                     task.job.whole_padded_cols, codes + k, seen);
       store_block(f, task.job.padded_cols, task.scales, strip, col + k, bits, coder.tensor.decode);
     }
     sync_block();

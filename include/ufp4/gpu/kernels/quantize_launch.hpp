@@ -139,7 +139,7 @@ inline unsigned lanes_of(std::size_t elements) {
 inline bool takes_lanes(const quantize_task& task) {
   const block_shape& b = task.job.format.block;
   const bool square = b.rows == 16 && b.cols == 16 && task.job.transform.n <= 16;
-  return (square || (b.rows == 1 && b.cols >= 16)) && !needs_portable(task.job.format) &&
+  return (square || (b.rows == 1 && b.cols >= 16)) && !has_extended_blocks(task.job.format) &&
          !ufp4::detail::reads_values(task.rule) && !task.job.rounds_input_to_bf16;
 }
 
@@ -235,7 +235,7 @@ error queue_scalar(const quantize_task& task, const Rule& rule, const Rounding& 
 template <unsigned of = parts::all>
 error queue_quantize(const quantize_task& task, stream where) {
   if constexpr ((of & parts::extended) != 0)
-    if (needs_portable(task.job.format)) return queue_scalar<true>(task, task.rule, task.rounding, where);
+    if (has_extended_blocks(task.job.format)) return queue_scalar<true>(task, task.rule, task.rounding, where);
   if (takes_lanes(task)) return queue_lanes<of>(task, where);
   if constexpr ((of & parts::blocks) != 0) return queue_scalar<false>(task, task.rule, task.rounding, where);
   return not_supported;  // not reached
@@ -247,7 +247,7 @@ struct kernel_choice {
   const char *name, *note;
 };
 inline kernel_choice quantize_kernel(const quantize_task& task) {
-  if (needs_portable(task.job.format))
+  if (has_extended_blocks(task.job.format))
     return {"quantize_extended", "an extended format uses one thread for each block"};
   if (!takes_lanes(task))
     return {"quantize_blocks",

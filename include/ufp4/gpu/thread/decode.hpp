@@ -76,7 +76,7 @@ template <class T>
 UFP4_HD constexpr half_table half_table_of(const grid4& grid) {
   half_table t;
   for (unsigned c = 0; c < 16; ++c) {
-    const std::uint32_t bits = round_to<T>(grid.value[c]).bits();
+    const std::uint32_t bits = ufp4::detail::round_to<T>(grid.value[c]).bits();
     t.low.set(c, bits), t.high.set(c, bits >> 8);
   }
   return t;
@@ -161,7 +161,7 @@ UFP4_HD inline std::uint32_t pair_bf16(float first, float second) {
 #if defined(UFP4_HAS_PAIRS)
   return device_pair_bf16(first, second);
 #else
-  return round_to<bf16>(first).bits() | std::uint32_t{round_to<bf16>(second).bits()} << 16;
+  return ufp4::detail::round_to<bf16>(first).bits() | std::uint32_t{ufp4::detail::round_to<bf16>(second).bits()} << 16;
 #endif
 }
 /// The same of fp16; of a NaN the hardware's.
@@ -169,7 +169,7 @@ UFP4_HD inline std::uint32_t pair_fp16(float first, float second) {
 #if defined(UFP4_HAS_PAIRS)
   return device_pair_fp16(first, second);
 #else
-  return round_to<fp16>(first).bits() | std::uint32_t{round_to<fp16>(second).bits()} << 16;
+  return ufp4::detail::round_to<fp16>(first).bits() | std::uint32_t{ufp4::detail::round_to<fp16>(second).bits()} << 16;
 #endif
 }
 /// The first of a pair.

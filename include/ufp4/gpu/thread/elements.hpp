@@ -49,8 +49,8 @@ UFP4_DEVICE void store(const sink& x, std::size_t i, std::size_t k, float value)
   const std::ptrdiff_t at = x.offset(i, k);
   switch (x.kind) {
     case dtype::f32: static_cast<float*>(x.data)[at] = value; return;
-    case dtype::bf16: static_cast<std::uint16_t*>(x.data)[at] = round_to<bf16>(value).bits(); return;
-    case dtype::fp16: static_cast<std::uint16_t*>(x.data)[at] = round_to<fp16>(value).bits(); return;
+    case dtype::bf16: static_cast<std::uint16_t*>(x.data)[at] = ufp4::detail::round_to<bf16>(value).bits(); return;
+    case dtype::fp16: static_cast<std::uint16_t*>(x.data)[at] = ufp4::detail::round_to<fp16>(value).bits(); return;
   }
 }
 
@@ -64,7 +64,7 @@ UFP4_DEVICE bool vectors(const View& x, std::size_t i, std::size_t k) {
 
 /// The bits of an element of a 16-bit matrix.
 UFP4_DEVICE std::uint32_t narrowed(dtype kind, float x) {
-  return kind == dtype::bf16 ? round_to<bf16>(x).bits() : round_to<fp16>(x).bits();
+  return kind == dtype::bf16 ? ufp4::detail::round_to<bf16>(x).bits() : ufp4::detail::round_to<fp16>(x).bits();
 }
 
 /// Sixteen elements that are contiguous from p on, which is aligned to 16 bytes.

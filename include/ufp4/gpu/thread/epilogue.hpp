@@ -17,31 +17,32 @@ struct result_scales {
   float a, alpha_b, b;  ///< TA, fl(alpha * TB), TB of numerics 6
 };
 
-/// One operand in device memory: codes and scales, or a plain matrix.
+/// One operand in device memory: codes and scales, or an unquantized matrix.
 struct operand_memory {
-  const std::uint8_t* codes = nullptr;  ///< packed codes
-  const void* scales = nullptr;         ///< block scales
-  const float* value = nullptr;         ///< by code
-  scale_kind scale = scale_kind::f32;   ///< the type of the block scales
-  unsigned block_rows = 1;              ///< rows that share a scale
-  const gemm_side* plain = nullptr;     ///< an operand that may be a plain matrix instead of codes, or null
-  std::size_t padded_cols = 0;          ///< columns with padding
-  unsigned block = 16;                  ///< the block length
+  const std::uint8_t* codes = nullptr;     ///< packed codes
+  const void* scales = nullptr;            ///< block scales
+  const float* value = nullptr;            ///< by code
+  scale_kind scale = scale_kind::f32;      ///< the type of the block scales
+  unsigned block_rows = 1;                 ///< rows that share a scale
+  const gemm_side* unquantized = nullptr;  ///< an operand that may be an unquantized matrix instead of codes, or null
+  std::size_t padded_cols = 0;             ///< columns with padding
+  unsigned block = 16;                     ///< the block length
 
   /// Whether the operand is a matrix without codes.
-  UFP4_DEVICE bool is_plain() const { return plain != nullptr && !plain->is_quantized; }
+  UFP4_DEVICE bool is_unquantized() const { return unquantized != nullptr && !unquantized->is_quantized; }
   /// Element k of a row, without its scale.
   UFP4_DEVICE float element(std::size_t row, std::size_t k) const {
-    if (is_plain()) {
-      const float x = k < plain->plain.cols ? load(plain->plain, row, k) : 0.0f;
-      return plain->rounds_plain_to_bf16 ? static_cast<float>(round_to<bf16>(x)) : x;
+    if (is_unquantized()) {
+      const float x = k < unquantized->unquantized.cols ? load(unquantized->unquantized, row, k) : 0.0f;
+      return unquantized->rounds_unquantized_to_bf16 ? static_cast<float>(ufp4::detail::round_to<bf16>(x)) : x;
     }
     return value[codes[(row * padded_cols + k) / 2] >> (4 * (k % 2)) & 15u];
   }
   /// The scale of block b of a row.
   UFP4_DEVICE float block_scale(std::size_t row, std::size_t b) const {
-    return is_plain() && scales == nullptr ? 1.0f
-                                           : scale_at(scale, scales, row / block_rows * (padded_cols / block) + b);
+    return is_unquantized() && scales == nullptr
+               ? 1.0f
+               : scale_at(scale, scales, row / block_rows * (padded_cols / block) + b);
   }
 };
 
@@ -121,18 +122,18 @@ UFP4_DEVICE void store_sum(const gemm_job& job, const epilogue& to, std::size_t 
 struct element_place {
   std::size_t row, col;  ///< of C
 };
-/// The same of `bands` times `passes` sums, at most 64, where places outside C are skipped. put(band) makes the sums of
-/// a band readable; sum(n) is stored at place(n), n = band * passes + pass. The sums that are not finite follow in a
+/// The same of `parts` times `passes` sums, at most 64, where places outside C are skipped. put(part) makes the sums of
+/// a part readable; sum(n) is stored at place(n), n = part * passes + pass. The sums that are not finite follow in a
 /// loop, so that the unrolled code does not contain `recompute` once for each sum.
-template <unsigned bands, unsigned passes, class Put, class Sum, class Place, class Recompute>
-UFP4_DEVICE void store_bands(const epilogue& to, const Put& put, const Sum& sum, const Place& place,
+template <unsigned parts, unsigned passes, class Put, class Sum, class Place, class Recompute>
+UFP4_DEVICE void store_parts(const epilogue& to, const Put& put, const Sum& sum, const Place& place,
                              const Recompute& recompute) {
-  static_assert(bands * passes <= 64);
+  static_assert(parts * passes <= 64);
   std::uint64_t again = 0;
   UFP4_UNROLL
-  for (unsigned band = 0; band < bands; ++band) {
-    put(band);
-    for (unsigned n = band * passes; n < (band + 1) * passes; ++n) {
+  for (unsigned part = 0; part < parts; ++part) {
+    put(part);
+    for (unsigned n = part * passes; n < (part + 1) * passes; ++n) {
       const element_place at = place(n);
       if (at.row >= to.out.rows || at.col >= to.out.cols) continue;
       const float one = sum(n);
@@ -150,7 +151,7 @@ UFP4_DEVICE void store_bands(const epilogue& to, const Put& put, const Sum& sum,
 /// The same of `count` sums in registers: every index is a constant.
 template <unsigned count, class Sum, class Place, class Recompute>
 UFP4_DEVICE void store_sums(const epilogue& to, const Sum& sum, const Place& place, const Recompute& recompute) {
-  store_bands<count, 1>(to, [](unsigned) {}, sum, place, recompute);
+  store_parts<count, 1>(to, [](unsigned) {}, sum, place, recompute);
 }
 
 /// A tile of sums in shared memory as C: consecutive threads of the block store consecutive elements of a row.

@@ -10,8 +10,8 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 
 /// The further grids of a format, which refers to them in host memory, for a parameter of a kernel.
 struct further_grids {
-  int count = 0;          ///< how many
-  scaled_grid grid[3]{};  ///< the grids
+  int count = 0;                        ///< how many
+  ufp4::detail::scaled_grid grid[3]{};  ///< the grids
 
   /// Makes a thread's copy of the format refer to these.
   UFP4_HD void give_to(format_spec& f) const { f.choice = {count, grid}; }

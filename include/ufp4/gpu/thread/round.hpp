@@ -23,24 +23,25 @@ struct sixteen_random_bits {
 
 /// The seed and stream of stochastic rounding with the keys of Philox's rounds, which then cost no instructions.
 struct random_source {
-  std::uint64_t stream = 0;                                      ///< of stochastic
-  std::uint32_t k0[philox_rounds] = {}, k1[philox_rounds] = {};  ///< of each round
+  std::uint64_t stream = 0;                                                                  ///< of stochastic
+  std::uint32_t k0[ufp4::detail::philox_rounds] = {}, k1[ufp4::detail::philox_rounds] = {};  ///< of each round
 
   /// The random bits of eight elements, as stochastic::random_bits.
-  UFP4_DEVICE philox_counter random_bits(std::uint64_t group) const {
-    philox_counter c{{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
-                      static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}};
+  UFP4_DEVICE ufp4::detail::philox_counter random_bits(std::uint64_t group) const {
+    ufp4::detail::philox_counter c{{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
+                                    static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}};
     UFP4_UNROLL
-    for (int round = 0; round < philox_rounds; ++round) c = philox_round(c, k0[round], k1[round]);
+    for (int round = 0; round < ufp4::detail::philox_rounds; ++round)
+      c = ufp4::detail::philox_round(c, k0[round], k1[round]);
     return c;
   }
 };
 /// Of a rounding.
 UFP4_HD constexpr random_source random_source_of(const stochastic& s) {
   random_source r{s.stream};
-  for (std::uint32_t round = 0; round < std::uint32_t{philox_rounds}; ++round) {
-    r.k0[round] = static_cast<std::uint32_t>(s.seed) + round * philox_step0;
-    r.k1[round] = static_cast<std::uint32_t>(s.seed >> 32) + round * philox_step1;
+  for (std::uint32_t round = 0; round < std::uint32_t{ufp4::detail::philox_rounds}; ++round) {
+    r.k0[round] = static_cast<std::uint32_t>(s.seed) + round * ufp4::detail::philox_step0;
+    r.k1[round] = static_cast<std::uint32_t>(s.seed >> 32) + round * ufp4::detail::philox_step1;
   }
   return r;
 }
@@ -49,7 +50,7 @@ UFP4_HD constexpr random_source random_source_of(const stochastic& s) {
 /// stochastic or a random_source.
 template <class Source>
 UFP4_DEVICE sixteen_random_bits draw_sixteen(const Source& s, std::uint64_t index) {
-  const philox_counter low = s.random_bits(index >> 3), high = s.random_bits(index >> 3 | 1);
+  const ufp4::detail::philox_counter low = s.random_bits(index >> 3), high = s.random_bits(index >> 3 | 1);
   sixteen_random_bits c;
   UFP4_UNROLL
   for (unsigned w = 0; w < 4; ++w) {
@@ -298,7 +299,7 @@ UFP4_DEVICE sixteen_codes codes_by_levels(const grid4& grid, const Rounding& rou
   for (unsigned j = 0; j < run_of_thread; ++j) t[j] = v[j];
   sixteen_codes out;
   for (unsigned j = 0; j < run_of_thread; ++j)
-    out.word[j / 8] |= std::uint32_t{round_to_grid(grid, rounding, t[j], index + j)} << (4 * (j % 8));
+    out.word[j / 8] |= std::uint32_t{ufp4::detail::round_to_grid(grid, rounding, t[j], index + j)} << (4 * (j % 8));
   return out;
 }
 

@@ -25,8 +25,8 @@ struct scale_plan {
 };
 
 /// The plan of a format and a rule.
-inline scale_plan scale_plan_of(const format_spec& f, const scale_rule_spec& rule) {
-  using kind = scale_rule_spec::kind;
+inline scale_plan scale_plan_of(const format_spec& f, const ufp4::detail::scale_rule_spec& rule) {
+  using kind = ufp4::detail::scale_rule_spec::kind;
   const float qmax = f.grid.qmax;
   scale_plan p{.kind = f.scale,
                .two_level = f.two_level(),

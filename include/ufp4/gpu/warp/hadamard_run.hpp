@@ -31,8 +31,8 @@ UFP4_DEVICE void flip_signs(const transform_spec& t, unsigned place, float (&v)[
 /// The signs of a run as +1 and -1 in shared memory, aligned to 16 bytes: a kernel that transforms many runs writes
 /// them once. In registers they would need sixteen; computed from bits, two instructions each.
 struct sign_table {
-  static constexpr std::size_t bytes = max_transform * sizeof(float);  ///< of shared memory
-  float* of;                                                           ///< of each element of the run
+  static constexpr std::size_t bytes = ufp4::detail::max_transform * sizeof(float);  ///< of shared memory
+  float* of;                                                                         ///< of each element of the run
 
   /// Writes the table by all threads of a block of 256. A barrier must follow.
   UFP4_DEVICE void write(const transform_spec& t) const {
@@ -94,12 +94,12 @@ UFP4_DEVICE void hadamard_sums(const transform_spec& t, const sign_table& signs,
 
 /// Its factor, and the rounding to bf16 if the transform has it.
 UFP4_DEVICE void scale_and_round(const transform_spec& t, float (&v)[run_of_thread]) {
-  const float c = hadamard_factor(t.n);
+  const float c = ufp4::detail::hadamard_factor(t.n);
   UFP4_UNROLL
   for (unsigned j = 0; j < run_of_thread; ++j) v[j] = ufp4::detail::product(v[j], c);
   if (!t.rounds_to_bf16) return;
   UFP4_UNROLL
-  for (unsigned j = 0; j < run_of_thread; ++j) v[j] = static_cast<float>(round_to<bf16>(v[j]));
+  for (unsigned j = 0; j < run_of_thread; ++j) v[j] = static_cast<float>(ufp4::detail::round_to<bf16>(v[j]));
 }
 
 /// Transforms a run of which this lane holds elements 16 * place .. 16 * place + 15 and the neighbouring lanes the

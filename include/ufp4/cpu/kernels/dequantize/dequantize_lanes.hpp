@@ -132,9 +132,9 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
   return {data, out.kind, 1, (last - first) * out.cols, out.row_stride, 1};
 }
 
-/// Blocks of `length` wide elements, at least sixteen, each under its scale, to binary32. Writes whole groups.
-inline void decode_wide(const std::uint8_t* codes, float unit, const float* scales, std::size_t length,
-                        std::size_t count, float* out) {
+/// Blocks of `length` byte elements, at least sixteen, each under its scale, to binary32. Writes whole groups.
+inline void decode_bytes(const std::uint8_t* codes, float unit, const float* scales, std::size_t length,
+                         std::size_t count, float* out) {
   const f32 one = broadcast(unit);
   for (std::size_t k = 0; k < count; k += group) {
     const f32 scale = broadcast(scales[k / length]);
@@ -147,7 +147,7 @@ inline void decode_wide(const std::uint8_t* codes, float unit, const float* scal
   }
 }
 /// dequantize_rows of a format with elements of one byte.
-inline void dequantize_wide(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
+inline void dequantize_bytes(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   alignas(64) float scales[stretch / group], values[stretch];
@@ -157,7 +157,7 @@ inline void dequantize_wide(const quantized_source& q, const sink& out, std::siz
       effective_scales(q, i, k / length, (live + length - 1) / length, scales);
       const bool direct = out.kind == dtype::f32 && out.col_stride == 1 && whole == live;
       float* to = direct ? static_cast<float*>(out.data) + out.offset(i, k) : values;
-      decode_wide(q.codes + q.code_index(i, k), q.format.grid.unit, scales, length, live, to);
+      decode_bytes(q.codes + q.code_index(i, k), q.format.grid.unit, scales, length, live, to);
       if (!direct) store_values(out, i, k, live, values);
     }
 }
@@ -176,7 +176,7 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
     if (q.format.choice.count != 0 || q.format.block.group.wide != 0) return dequantize_selected(q, out, first, last);
   }
   if constexpr (has(needs, features::byte_element))
-    if (q.format.is_wide()) return dequantize_wide(q, out, first, last);
+    if (q.format.has_bytes()) return dequantize_bytes(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
   if (last - first > 1 && !extended && has_no_gaps(q, out))
     return dequantize_rows<has_unit, needs>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);

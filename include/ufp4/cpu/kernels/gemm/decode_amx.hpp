@@ -11,7 +11,7 @@
 // | table of two blocks of 8-bit scales | two halves out of 256 tables, one for each scale code: exact products |
 // | folded                              | sixteen products with each scale, rounded to bf16 (folded_bf16)       |
 // | unscaled                            | the grid alone (exact_blocks)                                         |
-// | wide elements                       | integers, converted; scaled ones rounded to bf16, where that is exact |
+// | byte elements                       | integers, converted; scaled ones rounded to bf16, where that is exact |
 //
 // The order of k within a tile row differs between these, but is the same for both operands.
 #pragma once
@@ -24,7 +24,7 @@ UFP4_BEGIN_REGION(amx, UFP4_AMX)
 inline constexpr std::size_t tile_side = 16;     ///< rows of a tile; columns of a tile of C
 inline constexpr std::size_t tile_bytes = 1024;  ///< 16 rows of 64 bytes
 inline constexpr std::size_t tile_k = 32;        ///< bf16 in a row of a tile
-inline constexpr std::size_t slice_k = 512;  ///< K decoded at a time, at most; a multiple of every block and transform
+inline constexpr std::size_t panel_k = 512;  ///< K decoded at a time, at most; a multiple of every block and transform
 
 using namespace avx512;
 
@@ -45,10 +45,10 @@ inline void transpose_dwords(const std::uint8_t* from, std::size_t from_step, st
 /// The codes of K [k, k + depth) of rows [row, row + 16), row by row: in place, or staged where they are interleaved.
 template <features needs>
 byte_rows code_rows_of(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth,
-                       std::uint8_t (&staged)[tile_side * slice_k / 2]) {
+                       std::uint8_t (&staged)[tile_side * panel_k / 2]) {
   const std::uint8_t* p = q.codes + q.code_index(row, k);
   if (!has(needs, features::prepacked) || !q.interleaved) return {p, code_bytes(q.format, q.padded_cols)};
-  constexpr std::size_t step = slice_k / 2;
+  constexpr std::size_t step = panel_k / 2;
   for (std::size_t at = 0; at < depth; at += 128) {
     std::uint8_t group[prepacked_layout::panel_bytes(128)] = {};
     const std::size_t left = depth - at, count = left < 128 ? left : 128;
@@ -59,11 +59,11 @@ byte_rows code_rows_of(const quantized_source& q, std::size_t row, std::size_t k
 }
 /// The 8-bit scale codes of the first `live` of these rows.
 inline byte_rows scale_rows_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k,
-                               std::size_t depth, std::uint8_t (&staged)[tile_side * slice_k / 16]) {
+                               std::size_t depth, std::uint8_t (&staged)[tile_side * panel_k / 16]) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   const auto* all = static_cast<const std::uint8_t*>(q.scales);
   if (!q.interleaved && q.format.block.rows == 1) return {all + q.scale_index(row, k / length), q.blocks()};
-  constexpr std::size_t step = slice_k / 16;
+  constexpr std::size_t step = panel_k / 16;
   for (std::size_t r = 0; r < live; ++r)
     for (std::size_t b = 0; b < depth / length; ++b) staged[r * step + b] = all[q.scale_index(row + r, k / length + b)];
   return {staged, step};
@@ -191,7 +191,7 @@ struct decoder {
   magnitude_range scales;   ///< whose products are known to fit
 
   static decoder begin(const quantized_source& q, product_table& products) {
-    const decoder d{&q, &products, q.format.is_wide() || !products_fit(q), scales_in_range(q)};
+    const decoder d{&q, &products, q.format.has_bytes() || !products_fit(q), scales_in_range(q)};
     if (!d.folds) make_products(q, products);
     return d;
   }
@@ -258,22 +258,22 @@ inline constexpr struct mixed_words {
   }
 } mixed_order;
 
-/// The values of up to 32 wide elements, the others 0.
-struct wide_values {
+/// The values of up to 32 byte elements, the others 0.
+struct byte_values {
   f32 low, high;
 };
-UFP4_LANE wide_values wide_values_at(const std::uint8_t* codes, std::size_t count, f32 unit) {
+UFP4_LANE byte_values byte_values_at(const std::uint8_t* codes, std::size_t count, f32 unit) {
   std::uint8_t bytes[tile_k] = {};
   std::memcpy(bytes, codes, count < tile_k ? count : tile_k);
   return {numbers_of_bytes(bytes) * unit, numbers_of_bytes(bytes + lanes) * unit};
 }
-/// folded_row of wide elements.
-inline void folded_wide_row(f32 unit, const std::uint8_t* codes, const float* scales, int shift, std::size_t depth,
+/// folded_row of byte elements.
+inline void folded_byte_row(f32 unit, const std::uint8_t* codes, const float* scales, int shift, std::size_t depth,
                             std::uint8_t* out) {
   const u32 order = load_as<u32>(mixed_order.k);
   for (std::size_t s = 0; s * tile_k < depth; ++s) {
     const bool two = depth - s * tile_k > lanes;
-    const wide_values v = wide_values_at(codes + s * tile_k, depth - s * tile_k, unit);
+    const byte_values v = byte_values_at(codes + s * tile_k, depth - s * tile_k, unit);
     const u32 words =
         round_pair(times(v.low, scales + (2 * s >> shift) * 16), times(v.high, scales + ((2 * s + two) >> shift) * 16));
     store(out + s * tile_bytes, lookup_words(words, order));
@@ -305,8 +305,8 @@ template <features needs = features::all>
 bool decode_products(const decoder& d, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
                      std::uint8_t* out) {
   const quantized_source& q = *d.q;
-  std::uint8_t code_stage[tile_side * slice_k / 2], scale_stage[tile_side * slice_k / 16];
-  alignas(64) float scale[slice_k / 16 * 16];
+  std::uint8_t code_stage[tile_side * panel_k / 2], scale_stage[tile_side * panel_k / 16];
+  alignas(64) float scale[panel_k / 16 * 16];
   const byte_rows codes = code_rows_of < needs & features::prepacked > (q, row, k, depth, code_stage);
   byte_rows scales{};
   bool outside = false;
@@ -328,8 +328,8 @@ bool decode_products(const decoder& d, std::size_t row, std::size_t live, std::s
   for (std::size_t r = 0; r < live; ++r) {
     const std::uint8_t* line = codes.p + r * codes.step;
     next.fetch(r);
-    if (is_wide_in<needs>(q.format))
-      folded_wide_row(broadcast(q.format.grid.unit), line, scale + r, shift, depth, out + r * 64);
+    if (has_bytes_in<needs>(q.format))
+      folded_byte_row(broadcast(q.format.grid.unit), line, scale + r, shift, depth, out + r * 64);
     else if (folds)
       folded_row(values, line, scale + r, shift, depth, out + r * 64);
     else if (shift == 0)
@@ -345,7 +345,7 @@ bool decode_products(const decoder& d, std::size_t row, std::size_t live, std::s
 template <features needs = features::all>
 void decode_values(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
                    std::uint8_t* out) {
-  std::uint8_t code_stage[tile_side * slice_k / 2];
+  std::uint8_t code_stage[tile_side * panel_k / 2];
   const byte_rows codes = code_rows_of < needs & features::prepacked > (q, row, k, depth, code_stage);
   const row_prefetch next(q, row, k, depth);
   std::uint16_t values[16];  // bf16 holds them
@@ -354,12 +354,12 @@ void decode_values(const quantized_source& q, std::size_t row, std::size_t live,
   for (std::size_t r = 0; r < live; ++r) {
     const std::uint8_t* line = codes.p + r * codes.step;
     next.fetch(r);
-    for (std::size_t at = 0; is_wide_in<needs>(q.format) && at < depth; at += tile_k) {
-      const wide_values v = wide_values_at(line + at, depth - at, broadcast(q.format.grid.unit));
+    for (std::size_t at = 0; has_bytes_in<needs>(q.format) && at < depth; at += tile_k) {
+      const byte_values v = byte_values_at(line + at, depth - at, broadcast(q.format.grid.unit));
       std::uint8_t* to = out + at / tile_k * tile_bytes + r * 64;
       store(to, upper_halves(as_bits(v.low))), store(to + 32, upper_halves(as_bits(v.high)));
     }
-    for (std::size_t at = 0; !is_wide_in<needs>(q.format) && at < depth; at += tile_k) {
+    for (std::size_t at = 0; !has_bytes_in<needs>(q.format) && at < depth; at += tile_k) {
       std::uint8_t last[16] = {};
       const bool whole = depth - at >= tile_k;
       if (!whole) std::memcpy(last, line + at / 2, 8);
@@ -370,14 +370,14 @@ void decode_values(const quantized_source& q, std::size_t row, std::size_t live,
   clear_rows(live, depth, out);
 }
 
-/// The same of a plain operand of bf16, in the order of product rows. False if an element is subnormal.
-inline bool plain_tiles(const quantize_job& plain, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
-                        std::uint8_t* out) {
-  alignas(64) float value[slice_k + tile_k] = {};
+/// The same of an unquantized operand of bf16, in the order of product rows. False if an element is subnormal.
+inline bool unquantized_tiles(const quantize_job& unquantized, std::size_t row, std::size_t live, std::size_t k,
+                              std::size_t depth, std::uint8_t* out) {
+  alignas(64) float value[panel_k + tile_k] = {};
   const u32 order = load_as<u32>(mixed_order.k);
   u32 subnormal{};
   for (std::size_t r = 0; r < live; ++r) {
-    plain_row(plain, row + r, k, depth, value);
+    unquantized_row(unquantized, row + r, k, depth, value);
     for (std::size_t at = 0; at < depth; at += tile_k) {
       alignas(64) std::uint16_t words[tile_k];
       for (std::size_t i = 0; i < tile_k; i += lanes) {
@@ -395,9 +395,9 @@ inline bool plain_tiles(const quantize_job& plain, std::size_t row, std::size_t 
 /// Sixteen rows of a left operand of `width` columns as tiles with k in pairs. False where decode(k, depth, tiles) is.
 template <class Decode>
 bool pack_rows(std::size_t width, std::uint8_t* out, const Decode& decode) {
-  alignas(64) std::uint8_t tiles[slice_k / tile_k * tile_bytes];
-  for (std::size_t k = 0; k < width; k += slice_k) {
-    const std::size_t depth = width - k < slice_k ? width - k : slice_k;
+  alignas(64) std::uint8_t tiles[panel_k / tile_k * tile_bytes];
+  for (std::size_t k = 0; k < width; k += panel_k) {
+    const std::size_t depth = width - k < panel_k ? width - k : panel_k;
     if (!decode(k, depth, tiles)) return false;
     for (std::size_t at = 0; at < up(depth, tile_k) / tile_k; ++at, out += tile_bytes)
       transpose_dwords(tiles + at * tile_bytes, 64, out, 64);

@@ -55,9 +55,9 @@ inline constexpr struct interleaved_places {
 /// `size` bytes of sixteen rows as dwords of four, two or one blocks, a row a lane. Writes up to seven dwords more.
 inline void transpose_stored(const stored_rows& rows, std::size_t size, u32* out) {
   for (std::size_t at = 0; at < size; at += 32, out += 8) {
-    const octad piece = transposed_32(rows.p + at, rows.step);
+    const octad part = transposed_32(rows.p + at, rows.step);
 #pragma GCC unroll 8
-    for (std::size_t i = 0; i < 8; ++i) out[i] = piece.v[i];
+    for (std::size_t i = 0; i < 8; ++i) out[i] = part.v[i];
   }
 }
 /// What is stored for blocks [block, block + count) of rows [row, row + live), as codes_of takes rows, in such dwords.

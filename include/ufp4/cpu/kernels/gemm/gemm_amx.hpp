@@ -3,7 +3,7 @@
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/decode_amx.hpp>
-#include <ufp4/cpu/kernels/gemm/gemm_plain_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemm_mixed_avx512.hpp>
 #include <ufp4/cpu/kernels/gemm/gemm_scalar.hpp>
 
 UFP4_BEGIN_REGION(amx, UFP4_AMX)
@@ -33,7 +33,7 @@ struct tile_gemm {
 /// tile gives a block's dot product as binary32 without a rounding, whatever its order of additions is; +0 where it is
 /// zero, since its sums begin with +0. No subnormal number occurs that the unit could flush (takes_values).
 ///
-/// Wide elements (int8) are bf16 numbers too. Tiles of int8 hold 64 k, more than one block of the presets, whose sums
+/// Byte elements (int8) are bf16 numbers too. Tiles of int8 hold 64 k, more than one block of the presets, whose sums
 /// must stay apart: such tiles would be half empty or less, and take no fewer products.
 ///
 /// The vector units (a product and an fma for each row of a tile) work on one block, the tile unit on the next.
@@ -76,7 +76,7 @@ struct gemm_blocks : tile_gemm {
   }
 
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t rows) {
-    return sum_bytes(job, rows, tile_side) + value_bytes(slice_k) + slice_k / 16 * tile_side * sizeof(float);
+    return sum_bytes(job, rows, tile_side) + value_bytes(panel_k) + panel_k / 16 * tile_side * sizeof(float);
   }
 
   /// A product takes 16 k, or 32 of longer blocks.
@@ -87,7 +87,7 @@ struct gemm_blocks : tile_gemm {
     return c;
   }
 
-  /// One tile of C and the blocks of a slice.
+  /// One tile of C and the blocks of a panel.
   struct tile_job {
     const std::uint8_t *left, *right;
     const float *left_scale, *right_scale;
@@ -143,18 +143,18 @@ struct gemm_blocks : tile_gemm {
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* memory) {
     auto* acc = reinterpret_cast<float*>(memory);
     std::memset(acc, 0, sum_bytes(job, part.rows, tile_side));
-    multiply_slices(job, part, reinterpret_cast<const std::uint8_t*>(left), acc,
+    multiply_panels(job, part, reinterpret_cast<const std::uint8_t*>(left), acc,
                     reinterpret_cast<std::uint8_t*>(memory + sum_bytes(job, part.rows, tile_side)));
     store_tiles<needs & stored_features>(job, part, acc, up(part.rows, tile_side) / tile_side);
   }
 
-  static void multiply_slices(const gemm_job& job, const gemm_part& part, const std::uint8_t* left, float* acc,
+  static void multiply_panels(const gemm_job& job, const gemm_part& part, const std::uint8_t* left, float* acc,
                               std::uint8_t* right) {
-    auto* right_scale = reinterpret_cast<float*>(right + value_bytes(slice_k));
+    auto* right_scale = reinterpret_cast<float*>(right + value_bytes(panel_k));
     const std::size_t down = up(part.rows, tile_side) / tile_side;
     const tile_session<Unit> tiles(config(job));
-    for (std::size_t k = 0; k < job.padded(); k += slice_k) {
-      const std::size_t rest = job.padded() - k, depth = rest < slice_k ? rest : slice_k, blocks = depth / job.block;
+    for (std::size_t k = 0; k < job.padded(); k += panel_k) {
+      const std::size_t rest = job.padded() - k, depth = rest < panel_k ? rest : panel_k, blocks = depth / job.block;
       for (std::size_t j = 0; j < part.cols; j += tile_side) {
         const std::size_t live = part.cols - j < tile_side ? part.cols - j : tile_side;
         decode_values<needs>(job.right.q, part.col + j, live, k, depth, right);
@@ -172,7 +172,7 @@ struct gemm_blocks : tile_gemm {
   }
 
   static constexpr gemm_kernel row() {
-    return wide_kernel_of<gemm_blocks, needs>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
+    return byte_kernel_of<gemm_blocks, needs>(isa::amx, "gemm_blocks_amx", 16, part_rows, part_cols);
   }
 };
 
@@ -183,8 +183,8 @@ struct gemm_blocks : tile_gemm {
 ///
 /// TDPBF16PS flushes subnormal operands. Where some value * scale of sixteen rows, or of 32 columns, is subnormal or
 /// too large for bf16, that part of C is computed by gemm_blocks, which keeps scales apart, or by the portable kernel.
-/// The same parts of plain rows, and those with subnormal elements, are computed by gemm_plain_avx512. Blocks of zeros
-/// are exempt: in mx formats they have the smallest scale.
+/// The same parts of unquantized rows, and those with subnormal elements, are computed by gemm_mixed_avx512. Blocks of
+/// zeros are exempt: in mx formats they have the smallest scale.
 template <class Unit, features needs = features::all>
 struct gemm_products : tile_gemm {
   using blocks = gemm_blocks<Unit, needs>;
@@ -201,8 +201,8 @@ struct gemm_products : tile_gemm {
   static bool takes(const gemm_job& job) {
     const auto good = [&](const gemm_operand& side) {
       if (has(needs, features::mixed_input) &&
-          !side.is_quantized)  // gemm_plain_avx512, which some of its rows may need, knows no wide weights
-        return &side == &job.left && bf16_terms(side) == 1 && plain_fits(job) && !job.right.is_wide();
+          !side.is_quantized)  // gemm_mixed_avx512, which some of its rows may need, knows no weights of byte elements
+        return &side == &job.left && bf16_terms(side) == 1 && mixed_fits(job) && !job.right.has_bytes();
       return products_fit(side.q) || (job.mode == accumulate::folded_bf16 && has_short_values(side.q.format, 24));
     };
     return is_worthwhile(job) && !job.left.interleaved() && job.mode != accumulate::exact_blocks && job.block >= 16 &&
@@ -219,7 +219,7 @@ struct gemm_products : tile_gemm {
       if (!job.left.is_quantized)
         return pack_tiles(job, rows, memory,
                           [&](std::size_t i, std::size_t live, std::size_t k, std::size_t depth, std::uint8_t* tiles) {
-                            return plain_tiles(job.left.plain, row + i, live, k, depth, tiles);
+                            return unquantized_tiles(job.left.unquantized, row + i, live, k, depth, tiles);
                           });
     product_table products;
     const decoder d = decoder::begin(job.left.q, products);
@@ -239,7 +239,7 @@ struct gemm_products : tile_gemm {
     }
   }
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t rows) {
-    return sum_bytes(job, rows, width) + 2 * value_bytes(slice_k) + sizeof(product_table);
+    return sum_bytes(job, rows, width) + 2 * value_bytes(panel_k) + sizeof(product_table);
   }
 
   static tile_config config() {
@@ -248,14 +248,14 @@ struct gemm_products : tile_gemm {
     return c;
   }
 
-  /// A slice of two tiles of columns and `down` of rows, `step` bytes apart; acc: their tiles of C.
-  struct slice {
+  /// A panel of two tiles of columns and `down` of rows, `step` bytes apart; acc: their tiles of C.
+  struct panels {
     const std::uint8_t *left, *right;
     std::size_t step, steps;
     bool first;
   };
   template <int t>
-  UFP4_LANE static void open(const slice& s, const float* acc) {
+  UFP4_LANE static void open(const panels& s, const float* acc) {
     if (s.first)
       Unit::template zero<t>();
     else
@@ -263,8 +263,8 @@ struct gemm_products : tile_gemm {
   }
   /// 32 columns by 32 rows of C, or 16.
   template <bool two>
-  static void multiply_tiles(const slice& s, float* acc, std::size_t across) {
-    const std::uint8_t *a = s.right, *b = a + value_bytes(slice_k), *x = s.left, *y = x + s.step;
+  static void multiply_tiles(const panels& s, float* acc, std::size_t across) {
+    const std::uint8_t *a = s.right, *b = a + value_bytes(panel_k), *x = s.left, *y = x + s.step;
     open<0>(s, acc), open<1>(s, acc + across);
     if constexpr (two) open<2>(s, acc + area), open<3>(s, acc + across + area);
     for (std::size_t k = 0; k < s.steps; ++k, a += tile_bytes, b += tile_bytes, x += tile_bytes, y += tile_bytes) {
@@ -287,7 +287,7 @@ struct gemm_products : tile_gemm {
   static bool decode_right(const decoder& d, const gemm_part& part, std::size_t j, std::size_t k, std::size_t depth,
                            std::uint8_t* right) {
     const std::size_t left = part.cols - j, one = left < tile_side ? left : tile_side;
-    std::uint8_t* next = right + value_bytes(slice_k);
+    std::uint8_t* next = right + value_bytes(panel_k);
     if (!decode_products<needs>(d, part.col + j, one, k, depth, right)) return false;
     if (left > tile_side)
       return decode_products<needs>(d, part.col + j + tile_side, left < width ? left - tile_side : tile_side, k, depth,
@@ -296,14 +296,14 @@ struct gemm_products : tile_gemm {
     return true;
   }
 
-  /// K of a slice. 256: two panels of columns, two tiles of rows and four of C, 40 KB, stay in a first-level cache of
+  /// K of a panel. 256: two panels of columns, two tiles of rows and four of C, 40 KB, stay in a first-level cache of
   /// 48 KB for all rows. With few rows, longer runs of every row are faster. No bit depends on it.
-  static std::size_t depth_of(std::size_t rows) { return rows > 64 ? slice_k / 2 : slice_k; }
+  static std::size_t depth_of(std::size_t rows) { return rows > 64 ? panel_k / 2 : panel_k; }
 
   /// Adds up all tiles of C. `fit`: whether all products of a panel are bf16 numbers; otherwise its sums are undefined.
-  static void multiply_slices(const gemm_job& job, const gemm_part& part, const std::uint8_t* left, float* acc,
+  static void multiply_panels(const gemm_job& job, const gemm_part& part, const std::uint8_t* left, float* acc,
                               std::uint8_t* right, bool (&fit)[part_cols / width]) {
-    const decoder d = decoder::begin(job.right.q, *reinterpret_cast<product_table*>(right + 2 * value_bytes(slice_k)));
+    const decoder d = decoder::begin(job.right.q, *reinterpret_cast<product_table*>(right + 2 * value_bytes(panel_k)));
     const std::size_t down = up(part.rows, tile_side) / tile_side, step = header + value_bytes(job.padded());
     const std::size_t most = depth_of(part.rows);
     const tile_session<Unit> tiles(config());
@@ -313,7 +313,7 @@ struct gemm_products : tile_gemm {
         fit[j / width] = fit[j / width] && decode_right(d, part, j, k, depth, right);
         if (!fit[j / width]) continue;
         float* sums = acc + j / tile_side * down * area;
-        slice s{left + header + value_bytes(k), right, step, up(depth, tile_k) / tile_k, k == 0};
+        panels s{left + header + value_bytes(k), right, step, up(depth, tile_k) / tile_k, k == 0};
         std::size_t i = 0;
         for (; i + 2 <= down; i += 2, s.left += 2 * step) multiply_tiles<true>(s, sums + i * area, down * area);
         if (i < down) multiply_tiles<false>(s, sums + i * area, down * area);
@@ -335,7 +335,7 @@ struct gemm_products : tile_gemm {
       if (!job.left.is_quantized) {
         for (std::size_t i = 0; i < part.rows; i += tile_side) {  // its tiles at fixed rows: no bit depends on the part
           const std::size_t rows = part.rows - i < tile_side ? part.rows - i : tile_side;
-          multiply_by<plain_gemm>(job, {part.row + i, rows, part.col, part.cols});
+          multiply_by<mixed_gemm>(job, {part.row + i, rows, part.col, part.cols});
         }
         return;
       }
@@ -354,7 +354,7 @@ struct gemm_products : tile_gemm {
     if (job.padded() == 0) std::memset(acc, 0, sum_bytes(job, part.rows, width));
     bool fit[part_cols / width];
     for (bool& f : fit) f = true;
-    multiply_slices(job, part, reinterpret_cast<const std::uint8_t*>(left), acc,
+    multiply_panels(job, part, reinterpret_cast<const std::uint8_t*>(left), acc,
                     reinterpret_cast<std::uint8_t*>(memory + sum_bytes(job, part.rows, width)), fit);
     bool all = true;
     for (const bool f : fit) all = all && f;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // value * scale, rounded to bf16 (numerics 6), two k a dword. A tile is up to eight rows by sixteen columns, a column a
-// lane. The instruction treats subnormal operands as zeros, so a slice that has any is multiplied by fma instead.
+// lane. The instruction treats subnormal operands as zeros, so a panel that has any is multiplied by fma instead.
 //
 // A record (tile_avx512.hpp): whether the block has a subnormal value, then for every 2 k a dword a row.
 #pragma once
@@ -32,7 +32,7 @@ inline bool is_subnormal(float x) {
 }
 
 /// Sixteen columns, and the range of K that bf16_tile multiplies.
-class bf16_slice {
+class bf16_panel {
  public:
   static constexpr features needs = features::all;
   static std::size_t depth_of(std::size_t) { return bf16_depth; }
@@ -44,7 +44,7 @@ class bf16_slice {
   std::uint32_t* pairs;    ///< sixteen dwords for every 2 k
   bool subnormal = false;  ///< among the columns' values
 
-  bf16_slice(const gemm_job& job, const gemm_part& columns, std::byte* memory)
+  bf16_panel(const gemm_job& job, const gemm_part& columns, std::byte* memory)
       : block(job.block),
         pairs(reinterpret_cast<std::uint32_t*>(memory)),
         job_(job),
@@ -105,7 +105,7 @@ class bf16_slice {
 };
 
 template <std::size_t rows>
-inline void bf16_tile(const bf16_slice& s, const std::byte* left, float* acc) {
+inline void bf16_tile(const bf16_panel& s, const std::byte* left, float* acc) {
   constexpr std::size_t ways = rows <= 2 ? 4 : 1;  // sums a row, where there are too few rows to hide one's latency
   f32 sum[ways * rows] = {};
 #pragma GCC unroll 8
@@ -132,7 +132,7 @@ inline void bf16_tile(const bf16_slice& s, const std::byte* left, float* acc) {
 }
 
 /// The same by fma, which keeps subnormal operands.
-[[gnu::cold]] inline void bf16_tile_by_fma(std::size_t rows, const bf16_slice& s, const std::byte* left, float* acc) {
+[[gnu::cold]] inline void bf16_tile_by_fma(std::size_t rows, const bf16_panel& s, const std::byte* left, float* acc) {
   for (std::size_t r = 0; r < rows; ++r) {
     f32 sum = load(acc + r * lanes);
     const auto* p = reinterpret_cast<const std::uint32_t*>(left) + r;
@@ -150,7 +150,7 @@ inline void bf16_tile(const bf16_slice& s, const std::byte* left, float* acc) {
 }
 
 struct bf16_gemm {
-  using slice = bf16_slice;
+  using panel = bf16_panel;
   static bool takes(const gemm_job& job) {
     return job.mode == accumulate::folded_bf16 && job.block % 8 == 0 && !int8_fits(job);
   }
@@ -174,8 +174,8 @@ struct bf16_gemm {
     }
   }
 
-  template <class Slice>
-  static void multiply_tile(const Slice& s, std::size_t live, bool, const std::byte* left, float* acc) {
+  template <class Panel>
+  static void multiply_tile(const Panel& s, std::size_t live, bool, const std::byte* left, float* acc) {
     const auto* p = reinterpret_cast<const std::uint32_t*>(left);
     std::uint32_t subnormal = s.subnormal ? 1 : 0;
     for (std::size_t b = 0; b < s.blocks; ++b) subnormal |= p[b * (live * s.block / 2 + 1)];

@@ -12,11 +12,11 @@
 // Why that is within the bound of numerics 6, |C - E| <= (Kp + 6) u S + Kp 2^-126, u = 2^-24, S = sum|a||b|:
 // | products | 16 bits of 24: exact                                                                                  |
 // | pairs    | 2u of each: 2u S in all                                                                               |
-// | sums     | a slice of d <= 1024 adds d / 2 pairs to +0, the first exactly: (d / 2 - 1) 2u S at most. With the    |
+// | sums     | a panel of d <= 1024 adds d / 2 pairs to +0, the first exactly: (d / 2 - 1) 2u S at most. With the    |
 // |          | pairs d u S, and second-order terms of less than d^2 u^2 S <= u S / 16                                |
-// | slices   | begin at +0 and are added up to nearest: u S each after the first, instead of the d u S they may cost |
+// | panels   | begin at +0 and are added up to nearest: u S each after the first, instead of the d u S they may cost |
 // | the rest | scaled_result, bias and beta: 5 u of the 6                                                            |
-// | folding  | makes S larger by 2^-7 at most, which these 1024 u and a u a slice feel as 9 u; operands off by       |
+// | folding  | makes S larger by 2^-7 at most, which these 1024 u and a u a panel feel as 9 u; operands off by       |
 // |          | 2^-8 / (1 + 2^-8) each leave 512 u of the (2^-7 + 2^-16) S that folded_bf16 may be off besides        |
 // | flushed  | each less than 2^-126, at most two in a pair: both products; one of them and the sum; the pair's or   |
 // |          | the sum. So 2^-126 for each k                                                                         |
@@ -24,15 +24,15 @@
 // Sums that are binary32 numbers are not rounded. Subnormal operands, which the flushed row does not cover, are
 // multiplied by fma: a tile looks at flags of its panels. With FPCR.EBF set there would be one rounding of two.
 //
-// A plain operand of bf16 is multiplied as it is, by value * scale of the other side. e8m0 scales are accepted there:
-// at the lower end of their range the products are subnormal bf16 numbers, which fma multiplies; beyond the upper end
-// they become infinite, and store_part computes the sums again.
+// An unquantized operand of bf16 is multiplied as it is, by value * scale of the other side. e8m0 scales are accepted
+// there: at the lower end of their range the products are subnormal bf16 numbers, which fma multiplies; beyond the
+// upper end they become infinite, and store_part computes the sums again.
 //
 // fast uses SMMLA where that takes the job. For 2 x 2 of C a block of 16 takes two SMMLA and three operations that
 // rescale, or four BFMMLA; a block of 32 four and three, or eight; all cost the same on the cores that have both. Bytes
 // also need half the memory, are decoded without a product each and give the bits of exact_blocks.
 //
-// Panels of 8 rows or columns, in pieces of 256 k: 64 bytes whose first four tell whether an operand is subnormal; then
+// Panels of 8 rows or columns, in parts of 256 k: 64 bytes whose first four tell whether an operand is subnormal; then
 // for every 4 k and pair of rows 16 bytes, a row's 4 k after the other's.
 #pragma once
 
@@ -49,16 +49,16 @@ UFP4_UNARY("w", half_u16, to_bf16, f32, "bfcvtn %0.4h, %1.4s")
 
 struct bfmmla_gemm {
   static constexpr std::size_t rows = 8, cols = 8, depth = 1024;
-  static constexpr std::size_t piece = 256, header = 64, quad = rows * 4 * 2;  ///< k; bytes; bytes of 4 k
+  static constexpr std::size_t part = 256, header = 64, quad = rows * 4 * 2;  ///< k; bytes; bytes of 4 k
 
   static bool takes(const gemm_job& job) {
     if (job.block % 8 != 0 || job.mode == accumulate::exact_blocks || int8_fits(job)) return false;
     return job.mode == accumulate::folded_bf16 || (is_bf16(job.left) && is_bf16(job.right)) ||
-           is_plain_product(job.left, job.right) || is_plain_product(job.right, job.left);
+           is_mixed_product(job.left, job.right) || is_mixed_product(job.right, job.left);
   }
   /// Products with e8m0 scales are multiples of 2^-127 times the grid's unit, and subnormal bf16 ones of 2^-133.
-  static bool is_plain_product(const gemm_operand& plain, const gemm_operand& weights) {
-    return bf16_terms(plain) == 1 && weights.exact() && folds_exactly(weights.q) &&
+  static bool is_mixed_product(const gemm_operand& unquantized, const gemm_operand& weights) {
+    return bf16_terms(unquantized) == 1 && weights.exact() && folds_exactly(weights.q) &&
            (weights.q.format.scale != scale_kind::e8m0 || weights.q.format.grid.unit >= 0x1p-6f);
   }
   /// Scales near the ends of e8m0's range would take products out of bf16's.
@@ -66,7 +66,7 @@ struct bfmmla_gemm {
     return side.exact() && folds_exactly(side.q) && side.q.format.scale != scale_kind::e8m0;
   }
 
-  static std::size_t bytes_of(std::size_t k) { return (k + 15) / 16 * 4 * quad + (k + piece - 1) / piece * header; }
+  static std::size_t bytes_of(std::size_t k) { return (k + 15) / 16 * 4 * quad + (k + part - 1) / part * header; }
   static std::size_t left_bytes(const gemm_job&, std::size_t k) { return bytes_of(k); }
   static std::size_t right_bytes(const gemm_job&, std::size_t k) { return bytes_of(k); }
 
@@ -84,8 +84,8 @@ struct bfmmla_gemm {
   static void pack(const gemm_operand& side, std::size_t block, std::size_t row, std::size_t live, std::size_t k,
                    std::size_t length, std::byte* out) {
     const grid_table table = load_grid((side.is_quantized ? side.q.format.grid : grid4{}).value);
-    for (std::size_t p = 0; p < length; p += piece) {
-      const std::size_t count = length - p < piece ? length - p : piece;
+    for (std::size_t p = 0; p < length; p += part) {
+      const std::size_t count = length - p < part ? length - p : part;
       std::byte* at = out + bytes_of(p);
       bool tiny = false;
       for (std::size_t r = 0; r < rows; ++r) {
@@ -95,7 +95,7 @@ struct bfmmla_gemm {
         else if (side.is_quantized)
           tiny = pack_codes(side, table, block, row + r, k + p, count, to) || tiny;
         else
-          tiny = pack_values(side.plain, row + r, k + p, count, to) || tiny;
+          tiny = pack_values(side.unquantized, row + r, k + p, count, to) || tiny;
       }
       store(at, std::uint32_t{tiny});
     }
@@ -105,7 +105,7 @@ struct bfmmla_gemm {
   static bool pack_codes(const gemm_operand& side, const grid_table& values, std::size_t block, std::size_t row,
                          std::size_t k, std::size_t count, std::byte* to) {
     const quantized_source& q = side.q;
-    float scale[piece / 8 + 2 * lanes] = {};
+    float scale[part / 8 + 2 * lanes] = {};
     row_scales(side, row, k / block, count / block, scale);
     const grid_table table = values;           // of which the compiler knows that no store below changes it
     const int shift = __builtin_ctzll(block);  // from k to blocks
@@ -136,9 +136,10 @@ struct bfmmla_gemm {
     return (tiny[0] | tiny[1] | tiny[2] | tiny[3]) != 0;
   }
 
-  static bool pack_values(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t count, std::byte* to) {
-    float value[piece + 8] = {};
-    load_plain(plain, {row, 1, k, count}, value);
+  static bool pack_values(const quantize_job& unquantized, std::size_t row, std::size_t k, std::size_t count,
+                          std::byte* to) {
+    float value[part + 8] = {};
+    load_unquantized(unquantized, {row, 1, k, count}, value);
     bool tiny = false;
     for (std::size_t i = 0; i < (count + 15) / 16 * 16; i += 4, to += quad) {
       const half_u16 v = to_bf16(load(value + i));
@@ -153,7 +154,7 @@ struct bfmmla_gemm {
   static void multiply(const gemm_job&, const std::byte* left, const std::byte* right, std::size_t live,
                        std::size_t length, float* acc, std::size_t stride) {
     std::uint32_t tiny = 0;
-    for (std::size_t p = 0; p < length; p += piece)
+    for (std::size_t p = 0; p < length; p += part)
       tiny |= load_as<std::uint32_t>(left + bytes_of(p)) | load_as<std::uint32_t>(right + bytes_of(p));
     if (tiny != 0) return multiply_by_fma(left, right, live, length, acc, stride);
     if (live <= 2) return multiply_pairs<1>(left, right, length, acc, stride);
@@ -173,8 +174,8 @@ struct bfmmla_gemm {
     const auto add = [](f32& c, u8 a, u8 b) __attribute__((always_inline)) {
       asm volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(c) : "w"(a), "w"(b));
     };
-    for (std::size_t p = 0; p < length; p += piece) {
-      const std::size_t count = length - p < piece ? length - p : piece;
+    for (std::size_t p = 0; p < length; p += part) {
+      const std::size_t count = length - p < part ? length - p : part;
       left += header, right += header;
       for (std::size_t k = 0; k < count; k += 16)
 #pragma GCC unroll 4
@@ -195,7 +196,7 @@ struct bfmmla_gemm {
   static void multiply_by_fma(const std::byte* left, const std::byte* right, std::size_t live, std::size_t length,
                               float* acc, std::size_t stride) {
     const auto element = [](const std::byte* panel, std::size_t r, std::size_t k) {
-      const std::byte* at = panel + k / piece * header + header + k / 4 * quad + r / 2 * 16 + r % 2 * 8 + k % 4 * 2;
+      const std::byte* at = panel + k / part * header + header + k / 4 * quad + r / 2 * 16 + r % 2 * 8 + k % 4 * 2;
       return ufp4::detail::to_float(std::uint32_t{load_as<std::uint16_t>(at)} << 16);
     };
     for (std::size_t r = 0; r < live; ++r)

@@ -3,7 +3,7 @@
 //
 // The products, records and tiles of gemm_int8_avx512.hpp. Codes are decoded in registers by the first tile of rows, by
 // a table that selectors index too (extended_blocks_avx512.hpp); selectors, and scales times outer scales in binary32,
-// are decoded for a slice of K of sixteen columns before.
+// are decoded for a panel of K of sixteen columns before.
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/extended_blocks_avx512.hpp>
@@ -11,7 +11,7 @@
 
 UFP4_BEGIN_REGION(avx512, UFP4_AVX512)
 
-/// Codes with selectors: their table, and of a slice what selects.
+/// Codes with selectors: their table, and of a panel what selects.
 struct selected_codes {
   static constexpr std::size_t most_blocks = int8_products<>::few_most / 16;
 
@@ -61,7 +61,7 @@ struct extended_products : int8_products<> {
 };
 
 struct extended_gemm : int8_gemm<> {
-  using slice = column_slice<extended_products>;
+  using panel = column_panel<extended_products>;
 
   static bool takes(const gemm_job& job) {
     const auto suits = [](const gemm_operand& side) {
@@ -105,7 +105,7 @@ struct extended_gemm : int8_gemm<> {
       const float scale = scale_at(q, row, b, 1.0f);
       std::uint32_t start = magic;
       for (std::size_t k = 0; k < job.block; k += 16) {
-        const i8x16 bytes = selected_bytes(q, table, bits, row, b * job.block + k, job.right.is_wide());
+        const i8x16 bytes = selected_bytes(q, table, bits, row, b * job.block + k, job.right.has_bytes());
         avx512::store(out + live * 8 + k * live + r * 16, bytes);
         start -= weighted_sum(offset, bytes);
       }

@@ -1,8 +1,8 @@
-// ufp4 - quantized_gemm on AVX-512 in binary32: plain operands, grids without exact products, folded_bf16.
+// ufp4 - quantized_gemm on AVX-512 in binary32: unquantized operands, grids without exact products, folded_bf16.
 // SPDX-License-Identifier: Apache-2.0
 //
 // d = fma(a_k, b_k, d) from +0 in index order within a block, then acc = fma(d, fl(sA * sB), acc): the bits of
-// exact_blocks where an operand is plain or its grid has no exact products, and the order of the fast modes. In
+// exact_blocks where an operand is unquantized or its grid has no exact products, and the order of the fast modes. In
 // folded_bf16 a value is value * scale, rounded to bf16, and scales are 1. A record begins with scale[rows].
 #pragma once
 
@@ -25,7 +25,7 @@ UFP4_LANE f32 values_at(const quantized_source& q, f32 table, std::size_t row, s
 }
 
 /// The values of [k, k + depth) of a row with elements of one byte. Writes whole vectors.
-inline void wide_row(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth, float* value) {
+inline void byte_row(const quantized_source& q, std::size_t row, std::size_t k, std::size_t depth, float* value) {
   const std::uint8_t* codes = q.codes + q.code_index(row, k);
   const f32 unit = broadcast(q.format.grid.unit);
   for (std::size_t e = 0; e < depth; e += lanes) {
@@ -35,16 +35,18 @@ inline void wide_row(const quantized_source& q, std::size_t row, std::size_t k, 
   }
 }
 
-/// load_plain of one row, in registers where there is no transform. Writes whole vectors.
-inline void plain_row(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t depth, float* value) {
-  if (plain.transform.n != 1) return load_plain(plain, {row, 1, k, depth}, value);
-  const std::size_t left = plain.x.cols > k ? plain.x.cols - k : 0, live = left < depth ? left : depth;
-  if (plain.x.kind == dtype::f32 && plain.x.col_stride == 1 && live != 0)
-    __builtin_memcpy(value, static_cast<const float*>(plain.x.data) + plain.x.offset(row, k), live * sizeof(float));
+/// load_unquantized of one row, in registers where there is no transform. Writes whole vectors.
+inline void unquantized_row(const quantize_job& unquantized, std::size_t row, std::size_t k, std::size_t depth,
+                            float* value) {
+  if (unquantized.transform.n != 1) return load_unquantized(unquantized, {row, 1, k, depth}, value);
+  const std::size_t left = unquantized.x.cols > k ? unquantized.x.cols - k : 0, live = left < depth ? left : depth;
+  if (unquantized.x.kind == dtype::f32 && unquantized.x.col_stride == 1 && live != 0)
+    __builtin_memcpy(value, static_cast<const float*>(unquantized.x.data) + unquantized.x.offset(row, k),
+                     live * sizeof(float));
   else
-    transform_kernel::read_row(plain.x, row, k, live, value);
+    transform_kernel::read_row(unquantized.x, row, k, live, value);
   for (std::size_t e = live; e < depth; ++e) value[e] = 0.0f;
-  for (std::size_t e = 0; plain.rounds_input_to_bf16 && e < depth; e += lanes)
+  for (std::size_t e = 0; unquantized.rounds_input_to_bf16 && e < depth; e += lanes)
     store(value + e, as_float(round_bf16(load(value + e)) & 0xFFFF0000u));
 }
 
@@ -56,13 +58,13 @@ inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_
   if (blocks > most) __builtin_unreachable();  // takes() wants blocks of 8 at least; g++ warns of overflow without it
   if (side.is_quantized) {
     row_scales_of(side.q, row, k / job.block, blocks, scale);
-    if (side.q.format.is_wide()) wide_row(side.q, row, k, depth, value);
+    if (side.q.format.has_bytes()) byte_row(side.q, row, k, depth, value);
     const f32 table = load(side.q.format.grid.value);
-    for (std::size_t e = 0; !side.q.format.is_wide() && e < depth; e += lanes)
+    for (std::size_t e = 0; !side.q.format.has_bytes() && e < depth; e += lanes)
       store(value + e, values_at(side.q, table, row, k + e));
   } else {
     for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
-    plain_row(side.plain, row, k, depth, value);
+    unquantized_row(side.unquantized, row, k, depth, value);
   }
   if (job.mode != accumulate::folded_bf16) return;
   for (std::size_t e = 0; e < depth; e += 8) {
@@ -73,14 +75,14 @@ inline void row_values(const gemm_job& job, const gemm_operand& side, std::size_
   for (std::size_t b = 0; b < blocks; ++b) scale[b] = 1.0f;
 }
 
-struct f32_products : plain_scales<> {
+struct f32_products : scales_of_panel<> {
   static constexpr std::size_t values = 8, most = f32_depth, few_most = f32_depth;
 
   static f32 unit(const gemm_job&) { return f32{}; }
   static f32 table(const gemm_job& job) { return load(job.right.q.format.grid.value); }
   static constexpr bool may_read_values = true;
   static bool reads_values(const gemm_job& job) {
-    return !job.right.is_quantized || job.right.is_wide() || job.mode == accumulate::folded_bf16;
+    return !job.right.is_quantized || job.right.has_bytes() || job.mode == accumulate::folded_bf16;
   }
   /// Writes whole vectors, so beyond a `depth` that is no multiple of 16.
   [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
@@ -103,7 +105,7 @@ UFP4_LANE void add_product(f32& sum, f32 v, const float* factor) {
 }
 
 template <std::size_t rows, bool decodes>
-inline void f32_tile(const column_slice<f32_products>& s, const std::byte* left, float* acc) {
+inline void f32_tile(const column_panel<f32_products>& s, const std::byte* left, float* acc) {
   f32 sum[rows];
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) sum[r] = load(acc + r * lanes);
@@ -149,7 +151,7 @@ inline void f32_tile(const column_slice<f32_products>& s, const std::byte* left,
 
 /// One row, blocks of 16 or 32: all blocks of 64 k at a time, because every fma of one block waits for the one before.
 template <std::size_t block>
-inline void f32_row(const column_slice<f32_products>& s, const std::byte* left, float* acc) {
+inline void f32_row(const column_panel<f32_products>& s, const std::byte* left, float* acc) {
   constexpr std::size_t chains = 64 / block;
   const auto* p = reinterpret_cast<const float*>(left);
   const f32 table = s.table;
@@ -175,7 +177,7 @@ inline void f32_row(const column_slice<f32_products>& s, const std::byte* left, 
 }
 
 struct f32_gemm {
-  using slice = column_slice<f32_products>;
+  using panel = column_panel<f32_products>;
 
   static bool takes(const gemm_job& job) { return job.block % 8 == 0; }
   static std::size_t record(const gemm_job& job, std::size_t live) { return live * (1 + job.block) * sizeof(float); }
@@ -194,8 +196,8 @@ struct f32_gemm {
     }
   }
 
-  template <class Slice>
-  static void multiply_tile(const Slice& s, std::size_t live, bool first, const std::byte* left, float* acc) {
+  template <class Panel>
+  static void multiply_tile(const Panel& s, std::size_t live, bool first, const std::byte* left, float* acc) {
     if (first && s.decodes && live == 1 && s.block == 16) return f32_row<16>(s, left, acc);
     if (first && s.decodes && live == 1 && s.block == 32) return f32_row<32>(s, left, acc);
     with_rows(live, [&]<std::size_t count>() {
@@ -206,5 +208,5 @@ struct f32_gemm {
 
 template <features needs = features::all>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    wide_kernel_of<streamed_gemm<f32_gemm>, needs>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
+    byte_kernel_of<streamed_gemm<f32_gemm>, needs>(isa::avx512, "gemm_f32_avx512", 1, 128, 256);
 UFP4_END_REGION

@@ -60,7 +60,7 @@ UFP4_LANE void each_codes(const quantized_source& q, std::size_t col, std::size_
 }
 
 /// The scales of blocks first .. first + count - 1 of `lanes` columns from col on, without the tensor scale; 1 for a
-/// plain operand. Those of block first + b at out + b * stride.
+/// unquantized operand. Those of block first + b at out + b * stride.
 template <features needs = features::all>
 [[gnu::noinline]] void column_scales(const gemm_operand& side, std::size_t col, std::size_t live, std::size_t first,
                                      std::size_t count, std::byte* out, std::size_t stride) {
@@ -112,9 +112,9 @@ template <features needs = features::all>
 }
 
 /// What the integer kernels do not take. A column of C a lane. d is the chain of fma over a block, from +0 in index
-/// order, and acc = fma(d, fl(sA * sB), acc): exact_blocks of plain operands and of grids whose products are not exact,
-/// and for exact grids the exact dot product, because no partial sum needs more than 24 bits. fast is the same; in
-/// folded_bf16 the panels hold value * scale, rounded to bf16, and scales of 1.
+/// order, and acc = fma(d, fl(sA * sB), acc): exact_blocks of unquantized operands and of grids whose products are not
+/// exact, and for exact grids the exact dot product, because no partial sum needs more than 24 bits. fast is the same;
+/// in folded_bf16 the panels hold value * scale, rounded to bf16, and scales of 1.
 ///
 /// | left, a tile  | for each block: rows x (block) values, then rows scales |
 /// | right, a tile | for each k: cols values; then for each block cols scales |
@@ -132,15 +132,15 @@ struct f32_gemm {
 
   // ---- Left: row by row.
 
-  static constexpr std::size_t piece = 256;  ///< k that are decoded at a time: whole blocks and whole transforms
+  static constexpr std::size_t part = 256;  ///< k that are decoded at a time: whole blocks and whole transforms
 
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t live, std::size_t k, std::size_t length,
                         std::byte* out) {
     auto* to = reinterpret_cast<float*>(out);
     for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t p = 0; p < length; p += piece) {
-        const std::size_t count = length - p < piece ? length - p : piece, blocks = count / job.block;
-        float value[piece] = {}, scale[piece / 2] = {};
+      for (std::size_t p = 0; p < length; p += part) {
+        const std::size_t count = length - p < part ? length - p : part, blocks = count / job.block;
+        float value[part] = {}, scale[part / 2] = {};
         if (r < live) {
           const panel line{row + r, 1, k + p, count};
           row_scales(job.left, line.row, line.k / job.block, blocks, scale);
@@ -165,7 +165,7 @@ struct f32_gemm {
       const std::size_t first = live > c ? c : 0;  // columns that C does not have repeat others
       column_scales(job.right, col + first, live - first, k / job.block, blocks,
                     reinterpret_cast<std::byte*>(scale + c), cols * sizeof(float));
-      if (job.right.is_quantized && !job.right.is_wide())
+      if (job.right.is_quantized && !job.right.has_bytes())
         right_codes(job.right.q, col + first, live - first, k, length, value + c);
       else
         right_values(job.right, col + first, live - first, k, length, value + c);
@@ -188,13 +188,13 @@ struct f32_gemm {
     }
   }
 
-  /// Of a plain or a wide operand.
+  /// Of an unquantized operand or one of byte elements.
   static void right_values(const gemm_operand& side, std::size_t col, std::size_t live, std::size_t k,
                            std::size_t length, float* value) {
-    float line[piece];
+    float line[part];
     for (std::size_t j = 0; j < lanes; ++j)
-      for (std::size_t p = 0; p < length; p += piece) {
-        const std::size_t count = length - p < piece ? length - p : piece;
+      for (std::size_t p = 0; p < length; p += part) {
+        const std::size_t count = length - p < part ? length - p : part;
         decode_values<stored_features>(side, {lane_column(col, live, j), 1, k + p, count}, line);
         for (std::size_t i = 0; i < count; ++i) value[(p + i) * cols + j] = line[i];
       }
@@ -263,6 +263,6 @@ struct f32_gemm {
 };
 template <features needs = features::all>
 inline constexpr gemm_kernel gemm_f32_kernel =
-    wide_kernel_of<blocked_gemm<f32_gemm>, needs>(isa::UFP4_LANES, UFP4_WITH_LANES("gemm_f32_"), 1, 132, 128);
+    byte_kernel_of<blocked_gemm<f32_gemm>, needs>(isa::UFP4_LANES, UFP4_WITH_LANES("gemm_f32_"), 1, 132, 128);
 UFP4_END_LANES
 #endif

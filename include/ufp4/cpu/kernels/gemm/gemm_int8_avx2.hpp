@@ -5,8 +5,9 @@
 // and adds neighbours in 16 bits, where a whole block is added up: takes() admits grids for which no lane can overflow.
 // vpdpbusd, for processors with AVX-VNNI and no AVX-512, adds in 32 bits from the start, so any grid is taken.
 //
-// A wide left operand (int8) has products that do not fit 16 bits in so long a block: pairs_in_steps adds them up to 32
-// bits after every 16 k. A wide right operand, for which no sum of two products fits, is only taken by vpdpbusd.
+// A left operand of byte elements (int8) has products that do not fit 16 bits in so long a block: pairs_in_steps adds
+// them up to 32 bits after every 16 k. A right operand of byte elements, for which no sum of two products fits, is only
+// taken by vpdpbusd.
 //
 // The offset is corrected by -offset * sum(left), one number a row and block, to which the left panel adds magic_bits.
 #pragma once
@@ -53,7 +54,7 @@ struct offset_layout : quad_layout {
   }
 };
 
-/// A class of dot products over an `add_quad` of a quad of a row and two vectors of columns, and `end_piece`.
+/// A class of dot products over an `add_quad` of a quad of a row and two vectors of columns, and `end_part`.
 template <class Dots>
 struct offset_dots : offset_layout {
   using layout = offset_layout;
@@ -74,7 +75,7 @@ struct offset_dots : offset_layout {
       }
     }
 #pragma GCC unroll 4
-    for (std::size_t r = 0; r < height; ++r) Dots::end_piece(sum[r]);
+    for (std::size_t r = 0; r < height; ++r) Dots::end_part(sum[r]);
   }
 };
 
@@ -86,7 +87,7 @@ struct pairs_in_16_bits : offset_dots<pairs_in_16_bits> {
   struct sum {
     s16 v[2];
   };
-  static bool fits(const gemm_job& job) { return !job.right.is_wide() && half_blocks_fit_16_bits(job); }
+  static bool fits(const gemm_job& job) { return !job.right.has_bytes() && half_blocks_fit_16_bits(job); }
   UFP4_LANE static void begin(sum&, u32) {}
   /// `first`: the sums begin with these. One statement, because separate ones are reordered so that registers run out.
   template <bool first>
@@ -104,7 +105,7 @@ struct pairs_in_16_bits : offset_dots<pairs_in_16_bits> {
           : "+x"(s.v[0]), "+x"(s.v[1]), "=&x"(a), "=&x"(p)
           : "x"(right0), "x"(right1), "m"(*bytes_of<4>(left)));
   }
-  UFP4_LANE static void end_piece(sum&) {}
+  UFP4_LANE static void end_part(sum&) {}
   UFP4_LANE static u32 end(const sum& s, u32 start, std::size_t c) {
     return add_pairs(s.v[c], s16{} + std::int16_t{1}) + start;
   }
@@ -118,12 +119,12 @@ struct pairs_in_steps : offset_dots<pairs_in_steps>, sums_of_32_bits<2> {
   struct sum : sums_of_32_bits<2>::sum {
     pairs_in_16_bits::sum step;
   };
-  static bool fits(const gemm_job& job) { return !job.right.is_wide() && steps_fit_16_bits(job); }
+  static bool fits(const gemm_job& job) { return !job.right.has_bytes() && steps_fit_16_bits(job); }
   template <bool first>
   UFP4_LANE static void add_quad(u8 right0, u8 right1, const std::byte* left, sum& s) {
     pairs_in_16_bits::add_quad<first>(right0, right1, left, s.step);
   }
-  UFP4_LANE static void end_piece(sum& s) {
+  UFP4_LANE static void end_part(sum& s) {
     for (int c = 0; c < 2; ++c) s.v[c] += add_pairs(s.step.v[c], s16{} + std::int16_t{1});
   }
 };
@@ -147,6 +148,6 @@ struct dots_in_32_bits : offset_dots<dots_in_32_bits<vex>>, sums_of_32_bits<2> {
     else
       asm("%{evex%} vpdpbusd %2, %1, %0" : "+x"(s) : "x"(right), "x"(left));
   }
-  UFP4_LANE static void end_piece(sum&) {}
+  UFP4_LANE static void end_part(sum&) {}
 };
 UFP4_END_LANES

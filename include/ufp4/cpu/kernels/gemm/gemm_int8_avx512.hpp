@@ -1,12 +1,12 @@
 // ufp4 - quantized_gemm on AVX-512 VNNI: block products in int8, rescaled in block order: the bits of exact_blocks.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The right operand becomes unsigned bytes, integer + offset; the left stays signed. Either may be wide: int8. The
-// accumulator of a block starts at magic_bits (gemm_integers.hpp) less offset * (sum of the left block), so that it
-// ends as a binary32.
+// The right operand becomes unsigned bytes, integer + offset; the left stays signed. Either may have byte elements:
+// int8. The accumulator of a block starts at magic_bits (gemm_integers.hpp) less offset * (sum of the left block), so
+// that it ends as a binary32.
 //
 // A record (tile_avx512.hpp): start[rows], scale[rows]; for every 16 k, 16 bytes a row, the even k of each 8 first, or,
-// where the right operand is wide, in order.
+// where the right operand has byte elements, in order.
 //
 // One row by quantized columns (int8_gemv) uses the same offset and float bits. Weights stream from memory once and are
 // decoded in registers. A vector holds 128 k of one column in the order of memory, so codes need no transposition. The
@@ -33,7 +33,7 @@ template <features needs = features::all>
 UFP4_LANE i8x16 left_bytes_of(const quantized_source& q, i8x16 table, std::size_t row, std::size_t k,
                               bool in_order = false) {
   using u64x2 = std::uint64_t __attribute__((vector_size(16)));
-  if (is_wide_in<needs>(q.format)) {
+  if (has_bytes_in<needs>(q.format)) {
     const i8x16 codes = load_as<i8x16>(q.codes + q.code_index(row, k));
     return in_order ? codes : pick_bytes(codes, i8x16{0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15});
   }
@@ -61,7 +61,7 @@ UFP4_LANE std::uint32_t weighted_sum(std::uint8_t weight, i8x16 bytes) {
 struct step_bytes {
   u8 v[4];
 };
-/// Decodes codes without selectors, 16 k of sixteen columns: steps 0, 1, ... of a slice.
+/// Decodes codes without selectors, 16 k of sixteen columns: steps 0, 1, ... of a panel.
 struct step_decoder {
   u8 table;
   UFP4_LANE explicit step_decoder(u8 bytes) : table(bytes) {}
@@ -70,15 +70,15 @@ struct step_decoder {
   }
 };
 
-template <features needs_ = features::all>
-struct int8_products : plain_scales<needs_> {
+template <features needed = features::all>
+struct int8_products : scales_of_panel<needed> {
   using decoder = step_decoder;
   static constexpr std::size_t values = 2, most = 512, few_most = 1024;
   static u8 table(const gemm_job& job) { return offset_table(job.right.q.format); }
   static f32 unit(const gemm_job& job) { return as_float(broadcast(magic_bits(job))); }
-  static constexpr bool may_read_values = has(needs_, features::byte_element);
-  static bool reads_values(const gemm_job& job) { return may_read_values && job.right.is_wide(); }
-  /// Sixteen columns of a wide operand: vectors of four k in order, with the offset.
+  static constexpr bool may_read_values = has(needed, features::byte_element);
+  static bool reads_values(const gemm_job& job) { return may_read_values && job.right.has_bytes(); }
+  /// Sixteen columns of a operand of byte elements: vectors of four k in order, with the offset.
   [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
                                             std::size_t depth, u32* value, float* scale) {
     const quantized_source& q = job.right.q;
@@ -94,7 +94,7 @@ struct int8_products : plain_scales<needs_> {
       const octad bytes = transposed_32(p + at, step);
       for (std::size_t i = 0; i < 8 && at + 4 * i < depth; ++i) *value++ = bytes.v[i] ^ 0x80808080u;
     }
-    scales_of<(needs_ & (scale_features | features::prepacked))>(q, columns.col, columns.cols, k / job.block,
+    scales_of<(needed & (scale_features | features::prepacked))>(q, columns.col, columns.cols, k / job.block,
                                                                  depth / job.block, scale);
   }
 };
@@ -125,7 +125,7 @@ struct int8_sums {
           fma(as_float(dot[r]) - magic, rounded(broadcast(load_as<float>(head + rows * 4 + r * 4)) * column), sum[r]);
   }
 };
-/// Two pieces of 256 bytes of the codes that are read next; on to the next two.
+/// Two parts of 256 bytes of the codes that are read next; on to the next two.
 UFP4_LANE void prefetch_rows(const std::uint8_t*& ahead, std::size_t step, bool first_level) {
   const std::uint8_t* p = ahead;
   ahead += 2 * step;
@@ -137,9 +137,9 @@ UFP4_LANE void prefetch_rows(const std::uint8_t*& ahead, std::size_t step, bool 
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < 8; ++i) __builtin_prefetch(p + i / 4 * step + i % 4 * 64, 0, 2);
 }
-/// Adds the products of decoded values. Slice: the slice_data of int8_products, or of products derived from them.
-template <std::size_t rows, class Slice>
-inline void int8_tile(const Slice& s, const std::byte* left, float* acc) {
+/// Adds the products of decoded values. Panel: the panel_data of int8_products, or of products derived from them.
+template <std::size_t rows, class Panel>
+inline void int8_tile(const Panel& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
@@ -159,12 +159,12 @@ inline void int8_tile(const Slice& s, const std::byte* left, float* acc) {
 }
 /// Decodes, and adds the products. The codes of the next 64 k are transposed in two parts between the products of this
 /// 64 k: the processor looks some hundred instructions ahead, and would else do the one after the other.
-template <std::size_t rows, class Slice>
-inline void int8_decoding_tile(const Slice& s, const std::byte* left, float* acc) {
+template <std::size_t rows, class Panel>
+inline void int8_decoding_tile(const Panel& s, const std::byte* left, float* acc) {
   int8_sums<rows> t;
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < rows; ++r) t.sum[r] = load(acc + r * lanes);
-  const typename Slice::decoder decode{s.table};
+  const typename Panel::decoder decode{s.table};
   const f32 magic = s.unit;
   const float* scale = s.scale;
   const std::size_t each = s.block / 16, steps = s.blocks * each, stride = s.codes.step;
@@ -199,14 +199,14 @@ inline void int8_decoding_tile(const Slice& s, const std::byte* left, float* acc
 
 template <features needs = features::all>
 struct int8_gemm {
-  using slice = column_slice<int8_products<needs>>;
+  using panel = column_panel<int8_products<needs>>;
 
   static bool takes(const gemm_job& job) { return int8_fits(job); }
   static std::size_t record(const gemm_job& job, std::size_t live) { return live * (job.block + 8); }
 
   static void pack_row(const gemm_job& job, std::size_t row, std::size_t r, std::size_t live, std::byte* out) {
     const quantized_source& q = job.left.q;
-    const bool in_order = is_wide_in<needs>(job.right.q.format);
+    const bool in_order = has_bytes_in<needs>(job.right.q.format);
     const i8x16 table = low_bytes(q.format.grid.integer);
     const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
     const std::uint32_t magic = magic_bits(job);
@@ -228,7 +228,7 @@ struct int8_gemm {
   }
 
   template <class Decoder, class Table>
-  static void multiply_tile(const slice_data<Decoder, Table>& s, std::size_t live, bool first, const std::byte* left,
+  static void multiply_tile(const panel_data<Decoder, Table>& s, std::size_t live, bool first, const std::byte* left,
                             float* acc) {
     with_rows(live, [&]<std::size_t count>() {
       first&& s.decodes ? int8_decoding_tile<count>(s, left, acc) : int8_tile<count>(s, left, acc);
@@ -238,12 +238,12 @@ struct int8_gemm {
 
 // ---- One row.
 
-inline constexpr std::size_t gemv_chunk = 128, gemv_depth = 1024;
+inline constexpr std::size_t gemv_part = 128, gemv_depth = 1024;
 /// How many bytes ahead of their use the codes of interleaved columns are prefetched.
 inline constexpr std::size_t gemv_lead = 8192;
 
 /// 128 k of a packed row: the even k of each 8, four bytes a dword; the odd ones; where dwords of products start.
-struct gemv_chunk_of_row {
+struct gemv_part_of_row {
   alignas(64) std::uint8_t even[64], odd[64];
   std::uint32_t start[16];
   float scale[16];  ///< four or eight are used
@@ -261,8 +261,8 @@ UFP4_LANE quad transposed_quarters(const u32 (&v)[4]) {
 }
 
 /// Sixteen columns, and the range of K that is multiplied.
-struct gemv_slice {
-  static constexpr bool selects = false;  ///< a slice that selects reads `stored`, the bits of blocks of each column
+struct gemv_panel {
+  static constexpr bool selects = false;  ///< a panel that selects reads `stored`, the bits of blocks of each column
   u8 table;
   f32 magic;
   code_rows codes{};
@@ -272,7 +272,7 @@ struct gemv_slice {
                      *scale_ahead = nullptr;  ///< of the next panel, in the order of memory: prefetched
   std::size_t scale_bytes;                    ///< of a block of sixteen columns
   const std::uint8_t* stored = nullptr;
-  std::size_t stored_step = 0, stored_chunk = 0;  ///< bytes to the next column, and to the next 128 k
+  std::size_t stored_step = 0, stored_part = 0;  ///< bytes to the next column, and to the next 128 k
 
   /// Adds the products of 128 codes of one column.
   UFP4_LANE void add_products(u32& dots, u32 dword, const std::uint8_t*, u32 even, u32 odd) const {
@@ -294,8 +294,8 @@ UFP4_LANE void prefetch_after(V& v, const std::uint8_t* p) {
   if constexpr (how == read_ahead::second_level) asm("prefetcht1 %1" : "+v"(v) : "m"(*p));
 }
 /// Products of 128 k of four columns with the row; on to the next four.
-template <read_ahead how, class Slice>
-UFP4_LANE quad dots_of_four(const Slice& s, const std::uint8_t*& codes, const std::uint8_t*& ahead,
+template <read_ahead how, class Panel>
+UFP4_LANE quad dots_of_four(const Panel& s, const std::uint8_t*& codes, const std::uint8_t*& ahead,
                             const std::uint8_t*& stored, u32 even, u32 odd, u32 start) {
   quad dots;
 #pragma GCC unroll 4
@@ -307,7 +307,7 @@ UFP4_LANE quad dots_of_four(const Slice& s, const std::uint8_t*& codes, const st
   }
   codes += 4 * s.codes.step;
   ahead += 256;
-  if constexpr (Slice::selects) {
+  if constexpr (Panel::selects) {
     stored += 4 * s.stored_step;
     asm("" : "+r"(stored));
   }
@@ -315,25 +315,25 @@ UFP4_LANE quad dots_of_four(const Slice& s, const std::uint8_t*& codes, const st
   return dots;
 }
 template <read_ahead how>
-UFP4_LANE f32 rescaled(const gemv_slice& s, const gemv_chunk_of_row& row, std::size_t block, std::size_t b, u32 dot,
+UFP4_LANE f32 rescaled(const gemv_panel& s, const gemv_part_of_row& row, std::size_t block, std::size_t b, u32 dot,
                        f32 sum) {
   const f32 t = rounded(load(s.scale + (block + b) * lanes) * broadcast(row.scale[b]));
   prefetch_after<how>(sum, s.scale_ahead + (block + b) * s.scale_bytes);
   return fma(as_float(dot) - s.magic, t, sum);
 }
 
-/// Columns in the order of memory, blocks of 64, 32 or 16: `chunk_blocks` = 2, 4 or 8 a chunk.
-template <std::size_t chunk_blocks, read_ahead how, class Slice>
-f32 gemv_rows(const Slice& s, const gemv_chunk_of_row* row, f32 sum) {
+/// Columns in the order of memory, blocks of 64, 32 or 16: `part_blocks` = 2, 4 or 8 a part.
+template <std::size_t part_blocks, read_ahead how, class Panel>
+f32 gemv_rows(const Panel& s, const gemv_part_of_row* row, f32 sum) {
   const std::uint8_t* ahead = s.ahead;
-  for (std::size_t block = 0, chunk = 0; block < s.blocks; block += chunk_blocks, ++chunk, ++row) {
+  for (std::size_t block = 0, part = 0; block < s.blocks; block += part_blocks, ++part, ++row) {
     const u32 even = load_as<u32>(row->even), odd = load_as<u32>(row->odd), start = load_as<u32>(row->start);
-    const std::uint8_t *codes = s.codes.p + chunk * 64, *stored = s.stored + chunk * s.stored_chunk;
+    const std::uint8_t *codes = s.codes.p + part * 64, *stored = s.stored + part * s.stored_part;
     u32 first[4], second[4];  // of the block, or the two blocks, in each quarter
 #pragma GCC unroll 4
     for (std::size_t g = 0; g < 4; ++g) {
       const quad d = dots_of_four<how>(s, codes, ahead, stored, even, odd, start);
-      if constexpr (chunk_blocks <= 4) {
+      if constexpr (part_blocks <= 4) {
         const u32 ab = low_pairs(d.v[0], d.v[1]) + high_pairs(d.v[0], d.v[1]);
         const u32 cd = low_pairs(d.v[2], d.v[3]) + high_pairs(d.v[2], d.v[3]);
         first[g] = low_quads(ab, cd) + high_quads(ab, cd);
@@ -345,22 +345,22 @@ f32 gemv_rows(const Slice& s, const gemv_chunk_of_row* row, f32 sum) {
       }
     }
     quad dots[2] = {transposed_quarters(first)};
-    if constexpr (chunk_blocks == 8) dots[1] = transposed_quarters(second);
-    if constexpr (chunk_blocks == 2)
+    if constexpr (part_blocks == 8) dots[1] = transposed_quarters(second);
+    if constexpr (part_blocks == 2)
       dots[0] = {{dots[0].v[0] + dots[0].v[1], dots[0].v[2] + dots[0].v[3], u32{}, u32{}}};
-    constexpr std::size_t halves = chunk_blocks == 8 ? 2 : 1;  // of a quarter
+    constexpr std::size_t halves = part_blocks == 8 ? 2 : 1;  // of a quarter
 #pragma GCC unroll 8
-    for (std::size_t b = 0; b < chunk_blocks; ++b)
+    for (std::size_t b = 0; b < part_blocks; ++b)
       if (block + b < s.blocks) sum = rescaled<how>(s, *row, block, b, dots[b % halves].v[b / halves], sum);
   }
   return sum;
 }
 
-/// Block b of a chunk, interleaved columns. Even and odd k have sums of their own, so that neither waits for the other.
-template <std::size_t blocks, read_ahead how, class Slice>  // of a chunk
-UFP4_LANE u32 dots_of_lanes(const Slice& s, const gemv_chunk_of_row& row, std::size_t first, std::size_t b,
+/// Block b of a part, interleaved columns. Even and odd k have sums of their own, so that neither waits for the other.
+template <std::size_t blocks, read_ahead how, class Panel>  // of a part
+UFP4_LANE u32 dots_of_lanes(const Panel& s, const gemv_part_of_row& row, std::size_t first, std::size_t b,
                             const std::uint8_t*& codes) {
-  constexpr std::size_t groups = gemv_chunk / 8 / blocks;  // of 8 k in a block
+  constexpr std::size_t groups = gemv_part / 8 / blocks;  // of 8 k in a block
   u32 even = broadcast(row.start[b * groups]), odd{};
 #pragma GCC unroll 8
   for (std::size_t g = 0; g < groups; ++g) {
@@ -372,8 +372,8 @@ UFP4_LANE u32 dots_of_lanes(const Slice& s, const gemv_chunk_of_row& row, std::s
   return even + odd;
 }
 /// Interleaved columns are lanes already.
-template <std::size_t blocks, read_ahead how, class Slice>
-f32 gemv_interleaved(const Slice& s, const gemv_chunk_of_row* row, f32 sum) {
+template <std::size_t blocks, read_ahead how, class Panel>
+f32 gemv_interleaved(const Panel& s, const gemv_part_of_row* row, f32 sum) {
   const std::uint8_t* codes = s.codes.p;
   std::size_t block = 0;
   for (; block + blocks <= s.blocks; block += blocks, ++row)
@@ -389,10 +389,10 @@ template <features needs = features::all>
 struct int8_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
   static bool takes(const gemm_job& job) {
-    return job.out.rows == 1 && int8_fits(job) && !job.right.is_wide() && job.block <= 32;
+    return job.out.rows == 1 && int8_fits(job) && !job.right.has_bytes() && job.block <= 32;
   }
-  /// K of a slice. Its scales are decoded before its codes are multiplied, with few reads of codes from memory
-  /// meanwhile: few scales at a time, but not fewer than scales_of decodes together. Shorter slices take more
+  /// K of a panel. Its scales are decoded before its codes are multiplied, with few reads of codes from memory
+  /// meanwhile: few scales at a time, but not fewer than scales_of decodes together. Shorter panels take more
   /// instructions.
   static std::size_t depth_of(const gemm_job& job) {
     const bool bytes = scale_bytes(job.right.q.format.scale) == 1;  // are decoded 32 together
@@ -406,15 +406,15 @@ struct int8_gemv {
     for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(ahead + i * 64, 0, 2);
     return ahead + lines * 64;
   }
-  static std::size_t chunks(const gemm_job& job) { return (job.padded() + gemv_chunk - 1) / gemv_chunk; }
+  static std::size_t parts(const gemm_job& job) { return (job.padded() + gemv_part - 1) / gemv_part; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
-    return rows * chunks(job) * sizeof(gemv_chunk_of_row);
+    return rows * parts(job) * sizeof(gemv_part_of_row);
   }
 
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t, std::byte* out) {
     const quantized_source& q = job.left.q;
     const i8x16 table = low_bytes(q.format.grid.integer);
-    pack_chunks(
+    pack_parts(
         job, out,
         [&](std::size_t block, std::size_t count, float* scale) {
           row_scales_of<needs & scale_features>(q, row, block, count, scale);
@@ -423,38 +423,38 @@ struct int8_gemv {
   }
   /// scales_at(block, count, out): scales of the row; bytes_at(k): 16 k of it, as left_bytes_of gives them.
   template <class Scales, class Bytes>
-  static void pack_chunks(const gemm_job& job, std::byte* out, const Scales& scales_at, const Bytes& bytes_at) {
+  static void pack_parts(const gemm_job& job, std::byte* out, const Scales& scales_at, const Bytes& bytes_at) {
     const auto offset = static_cast<std::uint8_t>(-integers_of(job.right.q.format).low);
-    auto* chunk = reinterpret_cast<gemv_chunk_of_row*>(out);
-    for (std::size_t k = 0; k < job.padded(); k += gemv_chunk, ++chunk) {
-      *chunk = {};
-      const std::size_t depth = job.padded() - k < gemv_chunk ? job.padded() - k : gemv_chunk;
-      scales_at(k / job.block, depth / job.block, chunk->scale);
+    auto* part = reinterpret_cast<gemv_part_of_row*>(out);
+    for (std::size_t k = 0; k < job.padded(); k += gemv_part, ++part) {
+      *part = {};
+      const std::size_t depth = job.padded() - k < gemv_part ? job.padded() - k : gemv_part;
+      scales_at(k / job.block, depth / job.block, part->scale);
       for (std::size_t e = 0; e < depth; e += 16) {
         std::uint32_t bytes[4];
         store(bytes, bytes_at(k + e));
         for (std::size_t i = 0; i < 2; ++i) {
-          __builtin_memcpy(chunk->even + e / 2 + 4 * i, bytes + 2 * i, 4);
-          __builtin_memcpy(chunk->odd + e / 2 + 4 * i, bytes + 2 * i + 1, 4);
+          __builtin_memcpy(part->even + e / 2 + 4 * i, bytes + 2 * i, 4);
+          __builtin_memcpy(part->odd + e / 2 + 4 * i, bytes + 2 * i + 1, 4);
         }
-        std::uint32_t& start = chunk->start[e / job.block * job.block / 8];
+        std::uint32_t& start = part->start[e / job.block * job.block / 8];
         if (e % job.block == 0) start = magic_bits(job);
         start -= weighted_sum(offset, load_as<i8x16>(bytes));
       }
     }
   }
 
-  using loop = f32(const gemv_slice&, const gemv_chunk_of_row*, f32 sum);
+  using loop = f32(const gemv_panel&, const gemv_part_of_row*, f32 sum);
   /// The order of interleaved columns is that of memory, which the hardware of processors but Zen 5 follows alone.
   template <read_ahead rows, read_ahead interleaved>
   static loop* loop_of(const gemm_job& job) {
     loop* loop = nullptr;
-    const auto may_be = [&]<features length, std::size_t chunk_blocks>() {
+    const auto may_be = [&]<features length, std::size_t part_blocks>() {
       if constexpr (has(needs, length))
-        if (job.block == gemv_chunk / chunk_blocks) loop = gemv_rows<chunk_blocks, rows, gemv_slice>;
+        if (job.block == gemv_part / part_blocks) loop = gemv_rows<part_blocks, rows, gemv_panel>;
       if constexpr (has(needs, length) && has(needs, features::prepacked))
-        if (job.block == gemv_chunk / chunk_blocks && job.right.interleaved())
-          loop = gemv_interleaved<chunk_blocks, interleaved, gemv_slice>;
+        if (job.block == gemv_part / part_blocks && job.right.interleaved())
+          loop = gemv_interleaved<part_blocks, interleaved, gemv_panel>;
     };
     may_be.template operator()<features::block_16, 8>();
     may_be.template operator()<features::block_32, 4>();
@@ -468,7 +468,7 @@ struct int8_gemv {
     auto* scale = reinterpret_cast<float*>(scratch);
     auto* staged = reinterpret_cast<std::uint8_t*>(scale + gemv_depth / 16 * lanes);
     auto* sums = reinterpret_cast<float*>(staged + staged_code_bytes(gemv_depth));
-    gemv_slice s{};
+    gemv_panel s{};
     s.table = offset_table(q.format);
     s.magic = as_float(broadcast(magic_bits(job)));
     s.scale = scale;
@@ -488,7 +488,7 @@ struct int8_gemv {
         if (streams) s.ahead = prefetch_codes_for_decoding(s.ahead);
         scales_of<(needs & (scale_features | features::prepacked))>(q, col, live, k / job.block, s.blocks, scale);
         s.scale_ahead = next_scales(q, col, k / job.block);
-        const auto* row = reinterpret_cast<const gemv_chunk_of_row*>(left) + k / gemv_chunk;
+        const auto* row = reinterpret_cast<const gemv_part_of_row*>(left) + k / gemv_part;
         sum = multiply(s, row, sum);
       }
       store(sums, sum);
@@ -499,9 +499,9 @@ struct int8_gemv {
 
 template <features needs = features::all>
 inline constexpr gemm_kernel gemm_int8_kernel =
-    wide_kernel_of<streamed_gemm<int8_gemm<needs>>, needs>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
+    byte_kernel_of<streamed_gemm<int8_gemm<needs>>, needs>(isa::avx512, "gemm_int8_avx512", 4, 512, 256);
 
 template <features needs = features::all>
 inline constexpr gemm_kernel gemv_int8_kernel =
-    wide_kernel_of<int8_gemv<needs>, needs>(isa::avx512, "gemv_int8_avx512", 4, 1, 128);
+    byte_kernel_of<int8_gemv<needs>, needs>(isa::avx512, "gemv_int8_avx512", 4, 1, 128);
 UFP4_END_REGION

@@ -28,7 +28,7 @@ UFP4_BINARY("w", u32, add_high, u32, s16, "saddw2 %0.4s, %1.4s, %2.8h")
 /// 16-bit integers. Left: a row's k in their order. Right: for each k eight columns, even and odd ones in turn.
 struct mla : row_units {
   using layout = mla;
-  static constexpr std::size_t left_piece = 4 * 32, right_piece = 16 * 16, column_bytes = 2, tile_depth = 1;
+  static constexpr std::size_t left_part = 4 * 32, right_part = 16 * 16, column_bytes = 2, tile_depth = 1;
   static constexpr isa tier = isa::neon;
   static constexpr const char* name = "gemm_int8_neon";
   static constexpr bool first_begins = false;
@@ -81,7 +81,7 @@ struct mla : row_units {
 /// Units of two rows; a register holds (row, column) {(2p, 2c), (2p, 2c + 1), (2p + 1, 2c), (2p + 1, 2c + 1)}. Bytes:
 /// quads 0 and 2 of two rows or columns are a register, then quads 1 and 3.
 struct pair_layout : row_units {
-  static constexpr std::size_t left_piece = 4 * 16, right_piece = 8 * 16, column_bytes = 8, left_ends = 32,
+  static constexpr std::size_t left_part = 4 * 16, right_part = 8 * 16, column_bytes = 8, left_ends = 32,
                                right_ends = 64, unit_rows = 2, unit_registers = 4;
 
   UFP4_LANE static void put_left(std::byte* at, std::size_t r, u8 v) {

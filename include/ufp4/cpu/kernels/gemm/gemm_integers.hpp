@@ -51,7 +51,7 @@ constexpr bool integers_fit_bytes(const gemm_job& job) {
 /// Whether value * scale is a bf16 number, so that folded_bf16 is the exact product. Near the ends of the range of e8m0
 /// it may be a subnormal number of more bits than bf16 has; not rounding it is more exact.
 constexpr bool folds_exactly(const quantized_source& q) {
-  int odd_factor = q.format.is_wide() ? 127 : 0;  // the largest of the integers
+  int odd_factor = q.format.has_bytes() ? 127 : 0;  // the largest of the integers
   for (const std::int16_t value : q.format.grid.integer) {
     int i = value < 0 ? -value : value;
     while (i != 0 && i % 2 == 0) i /= 2;
@@ -94,7 +94,7 @@ constexpr bool integers_suffice(const format_spec& left, const format_spec& righ
                        .mode = mode};
     return int8_fits(job) && half_blocks_fit_16_bits(job) && blocks_fit_16_bits(job);
   };
-  const auto usual = [](const format_spec& f) { return !f.is_wide() && !needs_portable(f); };
+  const auto usual = [](const format_spec& f) { return !f.has_bytes() && !has_extended_blocks(f); };
   return usual(left) && usual(right) && left.block.cols == right.block.cols && taken(left, right) && taken(right, left);
 }
 
@@ -111,7 +111,7 @@ struct magnitude_range {
 };
 /// Of the values of an element format except 0.
 inline magnitude_range range_of(const format_spec& format) {
-  if (format.is_wide()) return {to_bits(format.grid.unit), to_bits(128 * format.grid.unit)};
+  if (format.has_bytes()) return {to_bits(format.grid.unit), to_bits(128 * format.grid.unit)};
   magnitude_range r{infinity_bits, 0};
   for (const float v : format.grid.value) {
     const std::uint32_t m = magnitude_bits(v);
@@ -123,7 +123,7 @@ inline magnitude_range range_of(const format_spec& format) {
 /// Whether all values but 0 lie between 2^-40 and 2^40 and have at most `bits` significant bits.
 inline bool has_short_values(const format_spec& format, int bits) {
   const magnitude_range r = range_of(format);
-  std::uint32_t used = format.is_wide() ? to_bits(127.0f) : 0;
+  std::uint32_t used = format.has_bytes() ? to_bits(127.0f) : 0;
   for (const float v : format.grid.value) used |= to_bits(v);
   return r.low >= to_bits(0x1p-40f) && r.high <= to_bits(0x1p40f) && (used & ((1u << (24 - bits)) - 1)) == 0;
 }
@@ -147,7 +147,7 @@ inline magnitude_range scales_in_range(const quantized_source& q) {
 inline bool is_zero_block(const quantized_source& q, std::size_t row, std::size_t k) {
   for (std::size_t e = 0; e < static_cast<std::size_t>(q.format.block.cols); e += 2) {
     const std::uint8_t pair = q.codes[q.code_index(row, k + e)];
-    if (q.format.is_wide() && (pair | q.codes[q.code_index(row, k + e + 1)]) != 0) return false;
+    if (q.format.has_bytes() && (pair | q.codes[q.code_index(row, k + e + 1)]) != 0) return false;
     if (q.format.grid.value[pair & 15u] != 0.0f || q.format.grid.value[pair >> 4] != 0.0f) return false;
   }
   return true;
@@ -165,33 +165,34 @@ inline bool blocks_fit(const quantized_source& q, std::size_t row, std::size_t l
   return true;
 }
 
-// ---- Plain operands as sums of bf16 numbers, for kernels that multiply bf16 without a rounding of operands.
+// ---- Unquantized operands as sums of bf16 numbers, for kernels that multiply bf16 without a rounding of operands.
 //
 // A bf16 element is one term. A binary16 element, of 11 significant bits, is the sum of two: its value rounded to bf16,
 // and the rest, which has at most 3. Elements of binary32 would need three; kernels in binary32 multiply them.
 //
-// bf16 units treat subnormal operands as zeros, and some flush sums below 2^-126. Elements below least_plain are
+// bf16 units treat subnormal operands as zeros, and some flush sums below 2^-126. Elements below least_mixed are
 // therefore multiplied by fma, in the same order, from the same words. For all others a product with a value of a grid
-// that has_plain_values accepts is a multiple of 2^-126, and so are all sums of such products: none is subnormal.
+// that has_mixed_values accepts is a multiple of 2^-126, and so are all sums of such products: none is subnormal.
 
 /// Bits of 2^-95, whose last place in bf16 is 2^-102. All binary16 numbers but 0 and their terms are larger.
-inline constexpr std::uint32_t least_plain_bits = (127u - 95) << 23;
+inline constexpr std::uint32_t least_mixed_bits = (127u - 95) << 23;
 
 /// How many bf16 numbers an element is the exact sum of; 0: more than two.
 constexpr std::size_t bf16_terms(const gemm_operand& side) {
-  if (side.is_quantized || side.plain.transform.n != 1) return 0;
-  if (side.plain.x.kind == dtype::bf16 || side.plain.rounds_input_to_bf16) return 1;
-  return side.plain.x.kind == dtype::fp16 ? 2 : 0;
+  if (side.is_quantized || side.unquantized.transform.n != 1) return 0;
+  if (side.unquantized.x.kind == dtype::bf16 || side.unquantized.rounds_input_to_bf16) return 1;
+  return side.unquantized.x.kind == dtype::fp16 ? 2 : 0;
 }
 
 /// Values are bf16 numbers and multiples of 2^-24, at most 2^40.
-inline bool has_plain_values(const gemm_operand& side) {
+inline bool has_mixed_values(const gemm_operand& side) {
   return side.exact() && side.q.format.grid.unit >= 0x1p-24f && has_short_values(side.q.format, 8);
 }
 
-/// What kernels of the fast mode for plain operands need: a plain left one of few terms, and weights on the right.
-inline bool plain_fits(const gemm_job& job) {
-  return job.mode == accumulate::fast && job.block % 8 == 0 && bf16_terms(job.left) != 0 && has_plain_values(job.right);
+/// What kernels of the fast mode for unquantized operands need: an unquantized left one of few terms, and weights on
+/// the right.
+inline bool mixed_fits(const gemm_job& job) {
+  return job.mode == accumulate::fast && job.block % 8 == 0 && bf16_terms(job.left) != 0 && has_mixed_values(job.right);
 }
 
 }  // namespace ufp4::cpu::detail::inline UFP4_CODE

@@ -3,7 +3,7 @@
 //
 // The loop of int8_gemv: a vector holds 128 k of one column in the order of memory. What is stored for their blocks is
 // read in the same order: for each byte of two codes one byte of it is picked, and one or two bits of that select the
-// entry of the table of integers (extended_blocks_avx512.hpp). Scales are decoded for sixteen columns, a slice of K at
+// entry of the table of integers (extended_blocks_avx512.hpp). Scales are decoded for sixteen columns, a panel of K at
 // a time.
 #pragma once
 
@@ -51,14 +51,14 @@ struct selector_places {
   }
 };
 
-/// A gemv_slice of columns in the order of memory, of codes with selectors.
-struct selecting_slice : gemv_slice {
+/// A gemv_panel of columns in the order of memory, of codes with selectors.
+struct selecting_panel : gemv_panel {
   static constexpr bool selects = true;
   u32 byte[2], bits[2], adds[2], most;
   bool has_second;
 
-  selecting_slice(const gemv_slice& slice, const selector_places& places)
-      : gemv_slice(slice), most(broadcast(places.most)), has_second(places.has_second) {
+  selecting_panel(const gemv_panel& panel, const selector_places& places)
+      : gemv_panel(panel), most(broadcast(places.most)), has_second(places.has_second) {
     for (int l = 0; l < 2; ++l) {
       byte[l] = load_as<u32>(places.of[l].byte), bits[l] = load_as<u32>(places.of[l].bits);
       adds[l] = broadcast(places.of[l].adds);
@@ -88,14 +88,14 @@ struct selecting_slice : gemv_slice {
   }
 };
 
-/// A gemv_slice of interleaved codes with selectors.
-struct selecting_lanes : gemv_slice {
+/// A gemv_panel of interleaved codes with selectors.
+struct selecting_lanes : gemv_panel {
   const std::uint32_t* bits;  ///< of decode_stored
   bool has_exponents;
   exponent_selectors select;
 
-  selecting_lanes(const gemv_slice& slice, const format_spec& f, const std::uint32_t* of)
-      : gemv_slice(slice), bits(of), has_exponents(f.block.group.wide != 0), select(f.block) {}
+  selecting_lanes(const gemv_panel& panel, const format_spec& f, const std::uint32_t* of)
+      : gemv_panel(panel), bits(of), has_exponents(f.block.group.wide != 0), select(f.block) {}
   UFP4_LANE void add_products(u32& even_dots, u32& odd_dots, u32 dword, std::size_t block, std::size_t group,
                               const std::uint8_t* even, const std::uint8_t* odd) const {
     u32 s = load_as<u32>(bits + block * lanes);
@@ -124,11 +124,11 @@ struct extended_gemv {
   };
 
   static bool takes(const gemm_job& job) {
-    if (job.out.rows != 1 || job.right.is_wide() || job.block > 64) return false;
+    if (job.out.rows != 1 || job.right.has_bytes() || job.block > 64) return false;
     return extended_gemm::takes(job);
   }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
-    return rows * (sizeof(head) + int8_gemv<>::chunks(job) * sizeof(gemv_chunk_of_row));
+    return rows * (sizeof(head) + int8_gemv<>::parts(job) * sizeof(gemv_part_of_row));
   }
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t, std::byte* out) {
     const format_spec& f = job.right.q.format;
@@ -137,7 +137,7 @@ struct extended_gemv {
     const quantized_source& q = job.left.q;
     if (!has(parts_of(q.format), features::further_parts)) return int8_gemv<>::pack_left(job, row, 1, out);
     const u8 table = selected_table(q.format, false);
-    int8_gemv<>::pack_chunks(
+    int8_gemv<>::pack_parts(
         job, out,
         [&](std::size_t block, std::size_t count, float* scale) {
           for (std::size_t b = 0; b < count; ++b) scale[b] = scale_at(q, row, block + b, 1.0f);
@@ -149,21 +149,21 @@ struct extended_gemv {
   }
 
   /// Blocks of 16, 32 or 64.
-  template <class Slice>
-  static f32 multiply_rows(const Slice& s, std::size_t block, const gemv_chunk_of_row* row, f32 sum) {
+  template <class Panel>
+  static f32 multiply_rows(const Panel& s, std::size_t block, const gemv_part_of_row* row, f32 sum) {
     constexpr read_ahead how = read_ahead::second_level;
     if (block == 16) return gemv_rows<8, how>(s, row, sum);
     return block == 32 ? gemv_rows<4, how>(s, row, sum) : gemv_rows<2, how>(s, row, sum);
   }
-  template <class Slice>
-  static f32 multiply_interleaved(const Slice& s, std::size_t block, const gemv_chunk_of_row* row, f32 sum) {
+  template <class Panel>
+  static f32 multiply_interleaved(const Panel& s, std::size_t block, const gemv_part_of_row* row, f32 sum) {
     constexpr read_ahead how = read_ahead::none;
     if (block == 16) return gemv_interleaved<8, how>(s, row, sum);
     return block == 32 ? gemv_interleaved<4, how>(s, row, sum) : gemv_interleaved<2, how>(s, row, sum);
   }
-  /// The slice from block `first` on of columns [col, col + live): their scales, and where their bits are.
+  /// The panel from block `first` on of columns [col, col + live): their scales, and where their bits are.
   static void read_blocks(const quantized_source& q, std::size_t col, std::size_t live, std::size_t first,
-                          gemv_slice& s, scratch& memory) {
+                          gemv_panel& s, scratch& memory) {
     if (q.interleaved) {
       stored_dwords_of(q, col, live, first, s.blocks, memory.blocks, memory.stored);
     } else {
@@ -175,26 +175,26 @@ struct extended_gemv {
     decode_stored(q.format, memory.stored, s.blocks, memory.scale, q.interleaved ? memory.bits : nullptr);
     multiply_by_outer(q, col, live, first, s.blocks, memory.scale);
   }
-  static f32 multiply_slice(const gemv_slice& s, const quantized_source& q, const head& constants,
-                            const scratch& memory, const gemv_chunk_of_row* row, f32 sum) {
+  static f32 multiply_panel(const gemv_panel& s, const quantized_source& q, const head& constants,
+                            const scratch& memory, const gemv_part_of_row* row, f32 sum) {
     const bool selects = q.format.choice.count != 0 || q.format.block.group.wide != 0;
     const auto block = static_cast<std::size_t>(q.format.block.cols);
     if (q.interleaved)
       return selects ? multiply_interleaved(selecting_lanes(s, q.format, memory.bits), block, row, sum)
                      : multiply_interleaved(s, block, row, sum);
-    return selects ? multiply_rows(selecting_slice(s, constants.places), block, row, sum)
+    return selects ? multiply_rows(selecting_panel(s, constants.places), block, row, sum)
                    : multiply_rows(s, block, row, sum);
   }
   static std::size_t scratch_bytes(const gemm_job&, std::size_t) { return sizeof(scratch); }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* memory) {
     const quantized_source& q = job.right.q;
     const auto& constants = *reinterpret_cast<const head*>(left);
-    const auto* chunks = reinterpret_cast<const gemv_chunk_of_row*>(left + sizeof(head));
+    const auto* parts = reinterpret_cast<const gemv_part_of_row*>(left + sizeof(head));
     auto& own = *reinterpret_cast<scratch*>(memory);
-    gemv_slice s{};
+    gemv_panel s{};
     s.table = constants.table, s.magic = constants.magic;
     s.scale = own.scale;
-    s.stored_chunk = gemv_chunk / job.block * stored_bytes(q.format);
+    s.stored_part = gemv_part / job.block * stored_bytes(q.format);
     s.scale_bytes = lanes * stored_bytes(q.format);
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const std::size_t live = part.cols - j < lanes ? part.cols - j : lanes, col = part.col + j;
@@ -205,7 +205,7 @@ struct extended_gemv {
         s.codes = codes_of(q, col, live, k, depth, own.codes);
         s.ahead = int8_gemv<>::prefetch_codes_for_decoding(q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8);
         read_blocks(q, col, live, k / job.block, s, own);
-        sum = multiply_slice(s, q, constants, own, chunks + k / gemv_chunk, sum);
+        sum = multiply_panel(s, q, constants, own, parts + k / gemv_part, sum);
       }
       store(own.sums, sum);
       store_sums(job, {part.row, 1, col, live}, own.sums, lanes);

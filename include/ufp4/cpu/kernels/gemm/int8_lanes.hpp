@@ -3,24 +3,24 @@
 //
 // Exact block dot products, rescaled in binary32: they start at magic_bits (gemm_integers.hpp) and so end as a binary32
 // without a conversion. Then acc = fma(d, fl(sA * sB), acc) in block order: the bits of exact_blocks, also in fast.
-// Either operand may be wide (int8) where the sums of its products fit.
+// Either operand may have byte elements (int8) where the sums of its products fit.
 //
-// A tile has four rows by two vectors of columns. In a panel a block is its pieces of 16 k and then its scales. A piece
+// A tile has four rows by two vectors of columns. In a panel a block is its parts of 16 k and then its scales. A part
 // has four quads of k: the even ones below 8, the even ones from 8 on, the odd ones below 8, those from 8 on; in order
-// where the right operand is wide. A unit is a row of C, or two.
+// where the right operand has byte elements. A unit is a row of C, or two.
 //
 // A class of dot products, which is its layout or names it as `layout`:
 //
 // | fits(job)                      | whether no sum overflows                                                        |
 // | begin(sum, start)              | the dot products of a unit and the tile's columns; end(sum, start, c): as bits  |
-// | add<first>(sums, left, right)  | of a piece; first_begins: where it is the first of a block the sums begin there |
+// | add<first>(sums, left, right)  | of a part; first_begins: where it is the first of a block the sums begin there |
 //
 // A layout:
 //
-// | left_piece, right_piece        | bytes of a piece of four rows, of the tile's columns                            |
-// | left_ends, right_ends          | bytes after a block's pieces                                                    |
+// | left_part, right_part        | bytes of a part of four rows, of the tile's columns                            |
+// | left_ends, right_ends          | bytes after a block's parts                                                    |
 // | offset(job), corrected_start   | of the integers of the right operand; what it needs to be stored for a row      |
-// | put_left(at, r, v)             | a piece of row r                                                                |
+// | put_left(at, r, v)             | a part of row r                                                                |
 // | put_right(at, i, a, b)         | quads i and i + 2 (i = 0, 1) of a vector of columns; at: column_bytes a column  |
 // | unit_rows, unit_registers      | rows of C in a unit, and the registers that hold it                             |
 // | start, by_rows(ends, u)        | where a unit's dot products start; its scales, as all its registers have them   |
@@ -39,8 +39,8 @@ template <class Layout, features needs>
 struct int8_panels {
   static constexpr std::size_t rows = 4, cols = 2 * lanes, depth = 1024;
 
-  static std::size_t left_codes(const gemm_job& job) { return job.block / 16 * Layout::left_piece; }
-  static std::size_t right_codes(const gemm_job& job) { return job.block / 16 * Layout::right_piece; }
+  static std::size_t left_codes(const gemm_job& job) { return job.block / 16 * Layout::left_part; }
+  static std::size_t right_codes(const gemm_job& job) { return job.block / 16 * Layout::right_part; }
   static std::size_t left_block(const gemm_job& job) { return left_codes(job) + Layout::left_ends; }
   static std::size_t right_block(const gemm_job& job) { return right_codes(job) + Layout::right_ends; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t k) { return k / job.block * left_block(job); }
@@ -52,7 +52,7 @@ struct int8_panels {
     for (std::size_t r = 0; r < live; ++r) pack_left_row(job, row + r, k, length, out, r);
   }
 
-  /// A piece of a row.
+  /// A part of a row.
   UFP4_LANE static half_u8 left_integers(const std::uint8_t* codes, std::size_t step, half_u8 table, bool wide,
                                          bool in_order) {
     constexpr half_u8 apart = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15};
@@ -69,7 +69,7 @@ struct int8_panels {
   static void pack_left_row(const gemm_job& job, std::size_t row, std::size_t k, std::size_t length, std::byte* out,
                             std::size_t r) {
     const quantized_source& q = job.left.q;
-    const bool wide = is_wide_in<needs>(q.format), in_order = is_wide_in<needs>(job.right.q.format);
+    const bool wide = has_bytes_in<needs>(q.format), in_order = has_bytes_in<needs>(job.right.q.format);
     half_u8 table{};
     for (std::size_t c = 0; c < 16; ++c) table[c] = static_cast<std::uint8_t>(q.format.grid.integer[c]);
     const std::uint8_t* codes = q.codes + q.code_index(row, k);
@@ -77,7 +77,7 @@ struct int8_panels {
     typename Layout::corrected_start start(job);
     std::byte* at = out;
     for (std::size_t b = 0; b < blocks; ++b, at += Layout::left_ends) {
-      for (std::size_t c = 0; c < job.block; c += 16, codes += wide ? 16 : 2 * step, at += Layout::left_piece) {
+      for (std::size_t c = 0; c < job.block; c += 16, codes += wide ? 16 : 2 * step, at += Layout::left_part) {
         const half_u8 integers = left_integers(codes, step, table, wide, in_order);
         start.add(integers);
         Layout::put_left(at, r, integers);
@@ -105,12 +105,12 @@ struct int8_panels {
     for (std::size_t c = 0; c < cols; c += lanes) {
       const std::size_t first = live > c ? c : 0;  // columns that C does not have repeat others
       std::byte* const group = out + Layout::column_bytes * c;
-      if (is_wide_in<needs>(q.format))
-        wide_columns(job, col + first, live - first, k, length, group);
+      if (has_bytes_in<needs>(q.format))
+        byte_columns(job, col + first, live - first, k, length, group);
       else
         each_codes(
             q, col + first, live - first, k, length, [&](std::size_t i, u32 codes) __attribute__((always_inline)) {
-              std::byte* at = group + i / 2 * Layout::right_piece + (i >> shift) * Layout::right_ends;
+              std::byte* at = group + i / 2 * Layout::right_part + (i >> shift) * Layout::right_ends;
               Layout::put_right(at, i % 2, shuffle_bytes(table, codes & mask), shuffle_bytes(table, codes >> 4 & mask));
             });
       std::byte* scales = out + right_codes(job) + c * (Layout::right_ends / cols);
@@ -121,15 +121,15 @@ struct int8_panels {
     }
   }
 
-  /// A vector of columns of a wide operand.
-  static void wide_columns(const gemm_job& job, std::size_t col, std::size_t live, std::size_t k, std::size_t length,
+  /// A vector of columns of a operand of byte elements.
+  static void byte_columns(const gemm_job& job, std::size_t col, std::size_t live, std::size_t k, std::size_t length,
                            std::byte* out) {
     const quantized_source& q = job.right.q;
     const std::uint8_t* row[lanes];
     for (std::size_t j = 0; j < lanes; ++j) row[j] = q.codes + q.code_index(lane_column(col, live, j), k);
     const std::uint32_t flip = Layout::offset(job) == 0 ? 0 : 0x80808080u;
     for (std::size_t i = 0; i < length; out += Layout::right_ends)
-      for (const std::size_t end = i + job.block; i < end; i += 16, out += Layout::right_piece) {
+      for (const std::size_t end = i + job.block; i < end; i += 16, out += Layout::right_part) {
         u32 quad[4];
         load_dwords(row, i, quad);
         Layout::put_right(out, 0, quad[0] ^ flip, quad[2] ^ flip);
@@ -176,7 +176,7 @@ struct row_units {
 };
 /// Bytes. Left: quads of a row. Right: each quad of all columns.
 struct quad_layout : row_units {
-  static constexpr std::size_t left_piece = 4 * 16, right_piece = 32 * lanes, column_bytes = 4;
+  static constexpr std::size_t left_part = 4 * 16, right_part = 32 * lanes, column_bytes = 4;
 
   UFP4_LANE static void put_left(std::byte* at, std::size_t r, half_u8 v) { store(at + 16 * r, v); }
   UFP4_LANE static void put_right(std::byte* at, std::size_t i, u32 a, u32 b) {
@@ -237,10 +237,10 @@ struct int8_tiles {
       for (std::size_t u = 0; u < units; ++u) Dots::begin(sum[u], Dots::start(ends, u, magic));
       if constexpr (Dots::first_begins) {
         Dots::template add<true>(sum, left, right);
-        left += Dots::left_piece, right += Dots::right_piece;
+        left += Dots::left_part, right += Dots::right_part;
       }
       for (std::size_t i = Dots::first_begins ? 16 : 0; i < block;
-           i += 16, left += Dots::left_piece, right += Dots::right_piece)
+           i += 16, left += Dots::left_part, right += Dots::right_part)
         Dots::template add<false>(sum, left, right);
 #pragma GCC unroll 4
       for (std::size_t u = 0; u < units; ++u) {
@@ -273,6 +273,6 @@ struct int8_gemm : int8_panels<typename Dots::layout, needs> {
 
 template <class Dots, features needs = features::all>
 inline constexpr gemm_kernel int8_kernel =
-    wide_kernel_of<blocked_gemm<int8_gemm<Dots, needs>, needs & stored_features>, needs>(Dots::tier, Dots::name,
+    byte_kernel_of<blocked_gemm<int8_gemm<Dots, needs>, needs & stored_features>, needs>(Dots::tier, Dots::name,
                                                                                          Dots::tile_depth, 512, 128);
 UFP4_END_LANES

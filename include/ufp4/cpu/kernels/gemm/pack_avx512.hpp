@@ -168,16 +168,16 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
   return places;
 }
 
-/// The first `count` scales of sixteen rows, `step` bytes apart: of 8 bits, of 16 and 32. Whole pieces of 32 bytes are
+/// The first `count` scales of sixteen rows, `step` bytes apart: of 8 bits, of 16 and 32. Whole parts of 32 bytes are
 /// read.
 [[gnu::noinline]] inline void decode_byte_scales(const scale_table& table, const std::uint8_t* rows, std::size_t step,
                                                  std::size_t count, float* out) {
   for (std::size_t at = 0; at < count; at += 32) {
-    const octad piece = transposed_32(rows + at, step);
+    const octad part = transposed_32(rows + at, step);
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < 8; ++i) {
-      const bool upper = any(piece.v[i] & 0x80808080u);
-      const u32 low = lookup_bytes(table.low, piece.v[i], upper), high = lookup_bytes(table.high, piece.v[i], upper);
+      const bool upper = any(part.v[i] & 0x80808080u);
+      const u32 low = lookup_bytes(table.low, part.v[i], upper), high = lookup_bytes(table.high, part.v[i], upper);
 #pragma GCC unroll 4
       for (std::size_t j = 0; j < 4; ++j) {
         if (at + i * 4 + j == count) return;
@@ -190,14 +190,14 @@ UFP4_LANE u32 join_bytes(u32 low, u32 places, u32 high) {
                                                  std::size_t count, float* out) {
   const std::size_t each = kind == scale_kind::bf16 ? 2 : 1;  // scales of a dword
   for (std::size_t at = 0; at < count; at += 8 * each) {
-    const octad piece = transposed_32(rows + at * 4 / each, step);
+    const octad part = transposed_32(rows + at * 4 / each, step);
     const std::size_t left = count - at;
 #pragma GCC unroll 8
     for (std::size_t i = 0; i < 8; ++i) {
       float* to = out + (at + i * each) * 16;
       if (i * each >= left) return;
-      store(to, each == 1 ? piece.v[i] : piece.v[i] << 16);
-      if (each == 2 && i * each + 1 < left) store(to + 16, piece.v[i] & 0xFFFF0000u);
+      store(to, each == 1 ? part.v[i] : part.v[i] << 16);
+      if (each == 2 && i * each + 1 < left) store(to + 16, part.v[i] & 0xFFFF0000u);
     }
   }
 }

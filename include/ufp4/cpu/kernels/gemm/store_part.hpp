@@ -22,19 +22,20 @@ struct panel {
 inline void decode_floats(const quantized_source& q, const panel& p, float* out) {
   for (std::size_t r = 0; r < p.rows; ++r) {
     const std::uint8_t* codes = q.codes + q.code_index(p.row + r, p.k);
-    for (std::size_t k = 0; k < p.depth; ++k) out[r * panel_depth + k] = wide_float_value(q.format.wide, codes[k]);
+    for (std::size_t k = 0; k < p.depth; ++k) out[r * panel_depth + k] = byte_float_value(q.format.byte, codes[k]);
   }
 }
 
-/// decode[code] of every element of a panel; in a wide format of integers the integer of the code times `unit`.
+/// decode[code] of every element of a panel; in a format of byte elements of integers the integer of the code times
+/// `unit`.
 template <features needs, class T>
 void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[16], T unit, T* out) {
-  for (std::size_t r = 0; is_wide_in<needs>(q.format) && r < p.rows; ++r) {
+  for (std::size_t r = 0; has_bytes_in<needs>(q.format) && r < p.rows; ++r) {
     const std::uint8_t* codes = q.codes + q.code_index(p.row + r, p.k);
     for (std::size_t k = 0; k < p.depth; ++k)
       out[r * panel_depth + k] = static_cast<T>(static_cast<T>(static_cast<std::int8_t>(codes[k])) * unit);
   }
-  if (is_wide_in<needs>(q.format)) return;
+  if (has_bytes_in<needs>(q.format)) return;
   for (std::size_t r = 0; r < p.rows; ++r)
     for (std::size_t k = 0; k < p.depth; k += 2) {
       const std::uint8_t pair = q.codes[q.code_index(p.row + r, p.k + k)];
@@ -90,7 +91,7 @@ inline void decode_scales(const gemm_operand& side, const panel& p, std::size_t 
 }
 
 /// Transformed rows of an operand that is not quantized, zero beyond its columns.
-inline void load_plain(const quantize_job& job, const panel& p, float* out) {
+inline void load_unquantized(const quantize_job& job, const panel& p, float* out) {
   coded_run run;
   for (std::size_t r = 0; r < p.rows; ++r)
     for (std::size_t k = 0; k < p.depth; k += job.run()) {
@@ -103,9 +104,9 @@ inline void load_plain(const quantize_job& job, const panel& p, float* out) {
 template <features needs>
 void decode_values(const gemm_operand& side, const panel& p, float* out) {
   if constexpr (has(needs, features::mixed_input))
-    if (!side.is_quantized) return load_plain(side.plain, p, out);
+    if (!side.is_quantized) return load_unquantized(side.unquantized, p, out);
   if constexpr (has(needs, features::byte_float))
-    if (side.q.format.wide > wide_element::int8) return decode_floats(side.q, p, out);
+    if (side.q.format.byte > byte_element::int8) return decode_floats(side.q, p, out);
   if constexpr (has(needs, features::further_parts))
     if (side.q.format.choice.count != 0) {
       float values[4][16];
@@ -157,7 +158,7 @@ template <features needs>
     float value[panel_depth];
     for (std::size_t k = 0; k < side.padded_cols(); k += panel_depth) {
       const std::size_t left = side.padded_cols() - k, depth = left < panel_depth ? left : panel_depth;
-      load_plain(side.plain, {row, 1, k, depth}, value);
+      load_unquantized(side.unquantized, {row, 1, k, depth}, value);
       for (std::size_t e = 0; e < depth; ++e)
         if (is_nan(value[e])) return true;
     }
@@ -220,12 +221,12 @@ inline constexpr features stored_features = features::further_parts | element_fe
 /// Stores sums, `stride` floats a row, as a part of C: scaled, then + bias, then fma(beta, C, .).
 template <features needs = stored_features>
 void store_part(const gemm_job& job, const gemm_part& part, const float* acc, std::size_t stride) {
-  constexpr std::size_t chunk = 64;
+  constexpr std::size_t line_cols = 64;
   const result_scales by = scales_of(job);
-  float line[chunk];
+  float line[line_cols];
   for (std::size_t i = 0; i < part.rows; ++i)
-    for (std::size_t first = 0; first < part.cols; first += chunk) {
-      const std::size_t count = part.cols - first < chunk ? part.cols - first : chunk;
+    for (std::size_t first = 0; first < part.cols; first += line_cols) {
+      const std::size_t count = part.cols - first < line_cols ? part.cols - first : line_cols;
       const std::size_t row = part.row + i, col = part.col + first;
       scale_results<needs & stored_features>(job, by, row, col, acc + i * stride + first, count, line);
       settle(line);

@@ -6,16 +6,16 @@
 //
 // | record        | (job, live): bytes of one packed block of `live` rows                                          |
 // | pack_row      | (job, row, r, live, out): row r of a tile into the records of all its blocks                   |
-// | slice         | slice(job, columns, memory), then read(k, depth): a panel of columns, for a range of K. It has |
+// | panel         | panel(job, columns, memory), then read(k, depth): a panel of columns, for a range of K. It has |
 // |               | depth_of(rows): its K in a part of so many rows, a multiple of 256; bytes(job, rows) of memory |
-// | multiply_tile | (slice, live, first, left, acc): adds products to live x 16 sums; first: the part's first tile |
+// | multiply_tile | (panel, live, first, left, acc): adds products to live x 16 sums; first: the part's first tile |
 //
-// column_slice: such a slice of codes, which the first tile of rows decodes in registers and keeps. Products has:
+// column_panel: such a panel of codes, which the first tile of rows decodes in registers and keeps. Products has:
 //
-// | values, most, few_most   | vectors of eight k; K of a slice, with more rows than a tile has and without        |
+// | values, most, few_most   | vectors of eight k; K of a panel, with more rows than a tile has and without        |
 // | table(job), unit(job)    | of the codes; a constant for the tile                                               |
 // | reads_values(job)        | whether read_values writes the values instead                                       |
-// | read_scales              | scales_of, for products of plain_scales; may note in the table what its codes need  |
+// | read_scales              | scales_of, for products of scales_of_panel; may note in the table what its codes need  |
 #pragma once
 
 #include <ufp4/cpu/detect.hpp>
@@ -50,21 +50,21 @@ struct streamed_gemm {
   }
 
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t count) {
-    return up(count * lanes * sizeof(float)) + Kernel::slice::bytes(job, count);
+    return up(count * lanes * sizeof(float)) + Kernel::panel::bytes(job, count);
   }
   static void multiply_panel(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
-    const std::size_t most = Kernel::slice::depth_of(part.rows);
+    const std::size_t most = Kernel::panel::depth_of(part.rows);
     auto* acc = reinterpret_cast<float*>(scratch);
     for (std::size_t i = 0; i < part.rows * lanes; ++i) acc[i] = 0.0f;
-    typename Kernel::slice slice(job, part, scratch + up(part.rows * lanes * sizeof(float)));
+    typename Kernel::panel panel(job, part, scratch + up(part.rows * lanes * sizeof(float)));
     for (std::size_t k = 0; k < job.padded(); k += most) {
-      slice.read(k, job.padded() - k < most ? job.padded() - k : most);
+      panel.read(k, job.padded() - k < most ? job.padded() - k : most);
       for (std::size_t i = 0; i < part.rows; i += tile_rows) {
         const std::size_t live = part.rows - i < tile_rows ? part.rows - i : tile_rows;
-        Kernel::multiply_tile(slice, live, i == 0, left + place(job, i, live, k), acc + i * lanes);
+        Kernel::multiply_tile(panel, live, i == 0, left + place(job, i, live, k), acc + i * lanes);
       }
     }
-    store_sums<Kernel::slice::needs>(job, part, acc, lanes);
+    store_sums<Kernel::panel::needs>(job, part, acc, lanes);
   }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
     for (std::size_t j = 0; j < part.cols; j += lanes)
@@ -89,9 +89,9 @@ void with_rows(std::size_t rows, const F& f) {
 }
 
 /// Formats whose scales are all that is stored for their blocks.
-template <features needs_ = features::all>
-struct plain_scales {
-  static constexpr features needs = needs_;
+template <features needed = features::all>
+struct scales_of_panel {
+  static constexpr features needs = needed;
   using decoder = void;  ///< of a tile that decodes: products of codes have one
   template <class Table>
   static void read_scales(const quantized_source& q, std::size_t row, std::size_t live, std::size_t block,
@@ -102,7 +102,7 @@ struct plain_scales {
 
 /// Sixteen columns, and the range of K that a tile multiplies: the same for all formats whose codes a Decoder decodes.
 template <class Decoder, class Table>
-struct slice_data {
+struct panel_data {
   using decoder = Decoder;
   Table table;
   f32 unit;
@@ -117,18 +117,18 @@ struct slice_data {
   float* scale;  ///< sixteen a block
 };
 template <class Products>
-using slice_data_of = slice_data<typename Products::decoder, decltype(Products::table(std::declval<gemm_job>()))>;
+using panel_data_of = panel_data<typename Products::decoder, decltype(Products::table(std::declval<gemm_job>()))>;
 
 /// The same, with what reads it.
 template <class Products>
-class column_slice : public slice_data_of<Products> {
+class column_panel : public panel_data_of<Products> {
  public:
-  using data = slice_data_of<Products>;
+  using data = panel_data_of<Products>;
   static constexpr features needs = Products::needs;
   using data::blocks, data::codes, data::ahead, data::ahead_step, data::scale, data::table, data::decodes, data::value;
   static constexpr bool are_many(std::size_t rows) { return rows > tile_rows; }
   static std::size_t depth_of(std::size_t rows) { return are_many(rows) ? Products::most : Products::few_most; }
-  /// K of the longest slice of a job, filled up to what codes_of stages.
+  /// K of the longest panel of a job, filled up to what codes_of stages.
   static std::size_t longest(const gemm_job& job, std::size_t rows) {
     const std::size_t most = depth_of(rows), all = up(job.padded(), 128);
     return all < most ? all : most;
@@ -139,7 +139,7 @@ class column_slice : public slice_data_of<Products> {
     return depth / 8 * (values + 1) * sizeof(u32) + staged_code_bytes(depth);
   }
 
-  column_slice(const gemm_job& job, const gemm_part& columns, std::byte* memory)
+  column_panel(const gemm_job& job, const gemm_part& columns, std::byte* memory)
       : data{.table = Products::table(job),
              .unit = Products::unit(job),
              .block = job.block,
@@ -163,7 +163,7 @@ class column_slice : public slice_data_of<Products> {
     prefetch_scales(q, columns_.col, k / this->block, blocks);
     if (!many_) {  // the next panel, in the order of memory
       ahead = q.codes + q.code_index(columns_.col + lanes, 0) + k * 8;
-    } else {  // the next slice, which will still be in the cache when it is multiplied
+    } else {  // the next panel, which will still be in the cache when it is multiplied
       const std::size_t next = k + depth_of(columns_.rows);
       const bool last = next >= q.padded_cols;
       ahead = q.codes + q.code_index(last ? columns_.col + lanes : columns_.col, last ? 0 : next);

@@ -158,12 +158,12 @@ inline void write_row(const sink& x, std::size_t i, std::size_t k, std::size_t c
 /// Columns from k on, through a buffer: any type and stride, columns that are no whole run, outputs rounded to bf16.
 inline void transform_buffered(const transform_spec& t, const hadamard_constants& h, const source& x, const sink& out,
                                std::size_t i, std::size_t k) {
-  constexpr std::size_t chunk = 1024;  // floats, whole runs: the first-level cache keeps them
-  alignas(64) float run[chunk];
+  constexpr std::size_t part = 1024;  // floats, whole runs: the first-level cache keeps them
+  alignas(64) float run[part];
   const auto left = [](std::size_t width, std::size_t at) {
-    return width <= at ? 0 : width - at < chunk ? width - at : chunk;
+    return width <= at ? 0 : width - at < part ? width - at : part;
   };
-  for (const std::size_t cols = x.cols > out.cols ? x.cols : out.cols; k < cols; k += chunk) {
+  for (const std::size_t cols = x.cols > out.cols ? x.cols : out.cols; k < cols; k += part) {
     const std::size_t in = left(x.cols, k), kept = left(out.cols, k), count = ((in > kept ? in : kept) + t.n - 1) / t.n;
     read_row(x, i, k, in, run);
     for (std::size_t j = in; j < count * t.n; ++j) run[j] = 0.0f;

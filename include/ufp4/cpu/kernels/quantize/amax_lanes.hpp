@@ -29,16 +29,16 @@ inline std::uint32_t finite_amax(const float* x, std::size_t count) {
 }
 
 /// amax without a transform: any order of elements gives it, so contiguous columns are read as rows.
-inline std::uint32_t amax_plain(source x, std::size_t first, std::size_t last) {
-  constexpr std::size_t chunk = 1024;
-  alignas(64) float staged[chunk + lanes];
+inline std::uint32_t amax_untransformed(source x, std::size_t first, std::size_t last) {
+  constexpr std::size_t part = 1024;
+  alignas(64) float staged[part + lanes];
   std::uint32_t largest = 0;
   x.data = static_cast<const char*>(x.data) + x.offset(first, 0) * (x.kind == dtype::f32 ? 4 : 2);
   x.rows = last - first;
   if (reads_columns(x)) x = {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride};
   for (std::size_t i = 0; i < x.rows; ++i)
-    for (std::size_t k = 0; k < x.cols; k += chunk) {
-      const std::size_t count = x.cols - k < chunk ? x.cols - k : chunk;
+    for (std::size_t k = 0; k < x.cols; k += part) {
+      const std::size_t count = x.cols - k < part ? x.cols - k : part;
       const float* p = staged;
       if (x.kind == dtype::f32 && x.col_stride == 1 && count % lanes == 0) {
         p = static_cast<const float*>(x.data) + x.offset(i, k);
@@ -60,13 +60,13 @@ inline std::uint32_t amax_of(const tile& t, std::size_t span) {
   return largest < infinity_bits ? largest : finite_amax(t.x, span * lanes);
 }
 
-/// The amax of whole bands of contiguous elements, transformed in runs of 16; not the bits of a finite number if an
+/// The amax of whole panels of contiguous elements, transformed in runs of 16; not the bits of a finite number if an
 /// element is not finite. The last stage gives a + b and a - b, of which the larger magnitude is |a| + |b|. The factor
 /// is applied to the largest.
 template <dtype kind>
-std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, std::size_t bands) {
+std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, std::size_t panels) {
   u32 amax{};
-  for (; bands != 0; --bands, from.next_band()) {
+  for (; panels != 0; --panels, from.next_panel()) {
     if (h.ahead == read_ahead::first_level) prefetch_ahead(h.ahead, from.x, lanes * 16 * (kind == dtype::f32 ? 4 : 2));
     f32 v[16], low[8], high[8];
     from.read(0, v);
@@ -83,16 +83,16 @@ std::uint32_t amax_of_sixteens(const tile_transform& h, lane_runs<kind> from, st
   const std::uint32_t largest = largest_lane(amax);
   return largest < infinity_bits ? to_bits(ufp4::detail::to_float(largest) * h.factor) : largest;
 }
-/// Whole bands of a row, from column k on.
+/// Whole panels of a row, from column k on.
 template <features needs>
-std::uint32_t amax_of_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
-                            std::size_t bands) {
+std::uint32_t amax_of_panels(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                             std::size_t panels) {
   if (x.kind == dtype::f32)
-    return amax_of_sixteens<dtype::f32>(h, {static_cast<const float*>(x.data) + x.offset(row, k), 16}, bands);
+    return amax_of_sixteens<dtype::f32>(h, {static_cast<const float*>(x.data) + x.offset(row, k), 16}, panels);
   if constexpr (has(needs, features::half_input)) {
     const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
-    if (x.kind == dtype::bf16) return amax_of_sixteens<dtype::bf16>(h, {first, 16}, bands);
-    if constexpr (loads_fp16) return amax_of_sixteens<dtype::fp16>(h, {first, 16}, bands);
+    if (x.kind == dtype::bf16) return amax_of_sixteens<dtype::bf16>(h, {first, 16}, panels);
+    if constexpr (loads_fp16) return amax_of_sixteens<dtype::fp16>(h, {first, 16}, panels);
   }
   return infinity_bits;
 }
@@ -115,9 +115,9 @@ std::uint32_t amax_transformed(source x, const transform_spec& t, std::size_t fi
   std::uint32_t largest = 0;
   tile one;
   for (std::size_t row = first; row < last; row += tile_rows) {
-    const std::uint32_t of_bands = whole != 0 ? amax_of_bands<needs>(x, h, row, 0, whole) : 0;
-    const bool finite = of_bands < infinity_bits;  // else again, by elements
-    if (finite && of_bands > largest) largest = of_bands;
+    const std::uint32_t of_panels = whole != 0 ? amax_of_panels<needs>(x, h, row, 0, whole) : 0;
+    const bool finite = of_panels < infinity_bits;  // else again, by elements
+    if (finite && of_panels > largest) largest = of_panels;
     for (std::size_t k = finite ? whole * tile_cols : 0; k < width; k += tile_cols) {
       const std::size_t rows = last - row, runs = (width - k) / run, count = columns ? rows : runs;
       (columns ? read_columns : read_runs)(x, h, row, k, run, count < lanes ? count : lanes, one, 0);
@@ -140,7 +140,7 @@ std::uint32_t amax_lanes(const quantize_job& whole, std::size_t first, std::size
     if (whole.transform.n != 1)
       return amax_transformed<(needs & (features::transform | features::half_input))>(whole.x, whole.transform, first,
                                                                                       last);
-  return amax_plain(whole.x, first, last);
+  return amax_untransformed(whole.x, first, last);
 }
 UFP4_END_LANES
 #endif

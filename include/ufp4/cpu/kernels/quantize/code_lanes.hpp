@@ -69,7 +69,7 @@ struct lane_blocks {
   const lane_scales* scales;
   const random_bit_lanes* random_bits;
   code_blocks* code_products;  ///< codes blocks whose scales multiply
-  bool divides = false;        ///< whether scales divide, for code_wide
+  bool divides = false;        ///< whether scales divide, for code_byte_elements
   u32 (*drawn)[4] = nullptr;   ///< where they are drawn already: the words of all groups
 
   /// The words of all groups, drawn into `memory` or already drawn.
@@ -269,7 +269,7 @@ struct quantize_call {
   quantize_report& report_;
 };
 
-// ---- Writing the codes and the scales of a band.
+// ---- Writing the codes and the scales of a panel.
 
 /// Writes words[0 .. count) of lane l to base + l * stride, for l < live.
 [[gnu::noinline]] inline void store_lanes(const u32* words, std::size_t count, std::uint8_t* base, std::size_t stride,
@@ -288,7 +288,7 @@ struct quantize_call {
     for (std::size_t i = 0; i < 4; ++i) four[i] = as_float(words[w + i]);
     transpose4(four);
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < 4; ++i) store_pieces(four[i], base + i * stride + 4 * w, 4 * stride);
+    for (std::size_t i = 0; i < 4; ++i) store_parts(four[i], base + i * stride + 4 * w, 4 * stride);
   }
   for (std::size_t l = 0; l < live; ++l)
     for (std::size_t i = w; i < count; ++i) {

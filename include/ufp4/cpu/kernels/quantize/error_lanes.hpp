@@ -49,7 +49,7 @@ struct looked_up_value {
   UFP4_LANE explicit looked_up_value(const error_plan& p) : rounder(p.rounding), value(load_table(p.value)) {}
   UFP4_LANE f32 operator()(f32 t) const { return lookup(value, rounder(t, u32{}) >> Rounder::bit); }
 };
-/// Of small floats with M bits of mantissa, as wide_float_nearest: the sum with 2^(e + 23 - M) is a multiple of
+/// Of small floats with M bits of mantissa, as byte_float_nearest: the sum with 2^(e + 23 - M) is a multiple of
 /// 2^(e - M), and less that number the value.
 struct minifloat_value {
   f32 qmax, normal;

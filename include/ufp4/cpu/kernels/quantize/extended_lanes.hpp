@@ -412,10 +412,10 @@ class extended_quantizer : grid_blocks {
                                 : strip_.block_bytes == 2 ? scale_kind::bf16
                                                           : scale_kind::f32;
     const std::size_t runs = runs_from(k);
-    for (std::size_t r = 0, band = 0; r < runs; r += lanes, ++band) {
+    for (std::size_t r = 0, panel = 0; r < runs; r += lanes, ++panel) {
       const std::size_t count = runs - r < lanes ? runs - r : lanes, at = k + r * run_;
-      store_lanes(words_ + band * run_ / 8, run_ / 8, out_.codes + (row * job_.padded_cols + at) / 2, run_ / 2, count);
-      store_scales(scales, as_large, bits_ + band * blocks_, blocks_, at / block_, blocks_, count);
+      store_lanes(words_ + panel * run_ / 8, run_ / 8, out_.codes + (row * job_.padded_cols + at) / 2, run_ / 2, count);
+      store_scales(scales, as_large, bits_ + panel * blocks_, blocks_, at / block_, blocks_, count);
     }
   }
 
@@ -431,7 +431,7 @@ inline bool takes_values_rule(const format_spec& f, const scale_rule_spec& rule)
 /// Whether it has code for a job whose format has further parts.
 inline bool takes_extended(const quantize_job& job, const kernel_coder& c) {
   bool suitable = job.format.block.rows == 1 && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
-                  !job.format.is_wide() && (!reads_values(c.rule) || takes_values_rule(job.format, c.rule));
+                  !job.format.has_bytes() && (!reads_values(c.rule) || takes_values_rule(job.format, c.rule));
   for (int g = 0; suitable && g <= job.format.choice.count; ++g) {
     const grid4& grid = nth_grid(job.format, g);
     suitable = to_bits(grid.qmax) >= 0x00800000u && (grid.minus_zero == grid.code[grid.zero] || is_symmetric(grid));

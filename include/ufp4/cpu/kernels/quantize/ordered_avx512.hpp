@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A vector is neighbours of a row, so nothing is transposed: the scale of a block is broadcast, and lane l of a word
-// holds code l of eight vectors until one permutation sorts them. A chunk is as many blocks of one or two vectors as
-// there are lanes, so that their scales are one vector. A part is some neighbouring chunks.
+// holds code l of eight vectors until one permutation sorts them. A panel is as many blocks of one or two vectors as
+// there are lanes, so that their scales are one vector. A part is some neighbouring panels.
 #pragma once
 
 #undef UFP4_LANES
@@ -13,7 +13,7 @@
 
 UFP4_BEGIN_LANES(quantize_kernel)
 
-constexpr std::size_t chunks_of_a_part = 4, vectors_of_a_part = chunks_of_a_part * 2 * lanes;
+constexpr std::size_t panels_of_a_part = 4, vectors_of_a_part = panels_of_a_part * 2 * lanes;
 
 /// Numbers of each vector of a part: the amax and the factor of its block, and what is computed from them.
 struct vector_factors {
@@ -37,7 +37,7 @@ struct ordered_part {
 
 /// The functions of a call for elements of one type.
 struct ordered_functions {
-  u32 (*amax)(const void* x, std::size_t vectors_a_block) = nullptr;  ///< of a chunk; null: takes other calls only
+  u32 (*amax)(const void* x, std::size_t vectors_a_block) = nullptr;  ///< of a panel; null: takes other calls only
   void (*prepare)(const rounding_plan&, vector_factors&, std::size_t vectors) = nullptr;  ///< null: needs none
   code_ordered *code = nullptr, *products = nullptr;
 };
@@ -141,7 +141,7 @@ UFP4_LANE void load_eight(const void* x, std::size_t at, f32 (&t)[8]) {
     }
   }
 }
-/// What belongs to vector at + j of load_eight, from numbers that belong to the vectors of a chunk.
+/// What belongs to vector at + j of load_eight, from numbers that belong to the vectors of a panel.
 template <dtype kind>
 UFP4_LANE f32 of_vector(const float* by_vector, std::size_t at, std::size_t j) {
   if constexpr (kind == dtype::bf16) return two_broadcasts(by_vector + at + j / 2 * 2);
@@ -294,7 +294,7 @@ void code_ordered_near(const rounding_plan& p, const ordered_part& c) {
   if (in_doubt != 0) code_some_ordered_quotients<kind>(p, c, in_doubt);
 }
 
-/// Vector i of a chunk as magnitudes that compare as integers; of 16-bit elements twice as many.
+/// Vector i of a panel as magnitudes that compare as integers; of 16-bit elements twice as many.
 template <dtype kind>
 UFP4_LANE u32 magnitudes_at(const void* x, std::size_t i) {
   if constexpr (kind == dtype::f32) return as_bits(magnitude(load(static_cast<const float*>(x) + i * lanes)));
@@ -309,7 +309,7 @@ UFP4_LANE u32 halves_at(const void* x, std::size_t i) {
   return halves_of<false>(maximum(magnitudes_at<kind>(x, 2 * a), magnitudes_at<kind>(x, 2 * a + 1)),
                           maximum(magnitudes_at<kind>(x, 2 * b), magnitudes_at<kind>(x, 2 * b + 1)));
 }
-/// The amax of the blocks of a chunk, as bits.
+/// The amax of the blocks of a panel, as bits.
 template <dtype kind>
 u32 ordered_amax(const void* x, std::size_t vectors_a_block) {
   constexpr bool words = kind != dtype::f32;
@@ -382,7 +382,7 @@ ordered_functions ordered_functions_of(const rounding_plan& p, bool divides, [[m
 /// are faster in tiles where the second-level cache is read ahead.
 inline bool takes_ordered(const quantize_job& job) {
   const auto block = static_cast<std::size_t>(job.format.block.cols);
-  if (job.format.is_wide() || job.format.block.rows != 1 || job.transform.n != 1 || job.counts ||
+  if (job.format.has_bytes() || job.format.block.rows != 1 || job.transform.n != 1 || job.counts ||
       job.x.col_stride != 1 || (block != lanes && block != 2 * lanes))
     return false;
   return block == lanes || job.x.kind != dtype::f32 || read_ahead_of(job.x) != read_ahead::second_level;
@@ -412,18 +412,18 @@ class ordered_rows : quantize_call {
   }
 
  private:
-  /// Whole chunks of a row from column k on, and the scales of their blocks.
+  /// Whole panels of a row from column k on, and the scales of their blocks.
   struct part {
     const char* x = nullptr;
-    std::size_t row = 0, k = 0, chunks = 0;
-    std::uint32_t zero[chunks_of_a_part];  ///< a bit for each block whose codes are +0
+    std::size_t row = 0, k = 0, panels = 0;
+    std::uint32_t zero[panels_of_a_part];  ///< a bit for each block whose codes are +0
     vector_factors of;
   };
   /// `live`: how many blocks are not padding.
-  void choose_chunk(part& p, std::size_t c, std::size_t live = lanes) {
-    const std::size_t chunk = block_ * lanes, place = p.row * job_.padded_cols + p.k + c * chunk;
-    prefetch_ahead(ahead_, p.x + c * chunk * element_bytes_, chunk * element_bytes_);
-    const u32 amax = do_.amax(p.x + c * chunk * element_bytes_, block_ / lanes);
+  void choose_panel(part& p, std::size_t c, std::size_t live = lanes) {
+    const std::size_t panel = block_ * lanes, place = p.row * job_.padded_cols + p.k + c * panel;
+    prefetch_ahead(ahead_, p.x + c * panel * element_bytes_, panel * element_bytes_);
+    const u32 amax = do_.amax(p.x + c * panel * element_bytes_, block_ / lanes);
     u32 bits;
     lane_scales s;
     choose_scales_(coder_, amax, bits, s, report_);
@@ -432,7 +432,7 @@ class ordered_rows : quantize_call {
     each_vector(amax, p.of.amax + c * block_);
     each_vector(as_bits(s.factor), p.of.factor + c * block_);
   }
-  /// A number of each block to each vector of a chunk.
+  /// A number of each block to each vector of a panel.
   void each_vector(u32 of_block, float* out) const {
     u32 low = of_block, high = of_block;
     if (block_ != lanes) {
@@ -446,39 +446,39 @@ class ordered_rows : quantize_call {
   void code_part(const part& p, std::size_t vectors, std::uint8_t* codes) {
     const std::uint64_t element = (job_.first_row + p.row) * job_.whole_padded_cols + job_.first_col + p.k;
     do_.code(plan_, {p.x, vectors, &p.of, element / 8, &random_bits_, do_.products, codes});
-    for (std::size_t c = 0; c < p.chunks; ++c)
+    for (std::size_t c = 0; c < p.panels; ++c)
       for (std::uint32_t left = p.zero[c]; left != 0; left &= left - 1)
         __builtin_memset(codes + (c * lanes + static_cast<std::size_t>(__builtin_ctz(left))) * block_ / 2,
                          static_cast<int>(plan_.zeros & 0xFFu), block_ / 2);
   }
   /// A row of `width` padded elements. A part is coded while the scales of the next one are computed.
   void quantize_row(const source& x, std::size_t row, std::size_t width) {
-    const std::size_t chunk = block_ * lanes, chunks = x.cols / chunk;
+    const std::size_t panel = block_ * lanes, panels = x.cols / panel;
     const char* data =
         static_cast<const char*>(x.data) + x.offset(row, 0) * static_cast<std::ptrdiff_t>(element_bytes_);
     part parts[2];
     part *here = parts, *before = parts + 1;
-    for (std::size_t c = 0; c < chunks; c += before->chunks) {
-      here->x = data + c * chunk * element_bytes_;
+    for (std::size_t c = 0; c < panels; c += before->panels) {
+      here->x = data + c * panel * element_bytes_;
       here->row = row;
-      here->k = c * chunk;
-      here->chunks = chunks - c < chunks_of_a_part ? chunks - c : chunks_of_a_part;
-      for (std::size_t i = 0; i < here->chunks; ++i) choose_chunk(*here, i);
-      if (do_.prepare != nullptr) do_.prepare(plan_, here->of, here->chunks * block_);
-      if (c != 0) code_part(*before, before->chunks * block_, codes_at(row, before->k));
+      here->k = c * panel;
+      here->panels = panels - c < panels_of_a_part ? panels - c : panels_of_a_part;
+      for (std::size_t i = 0; i < here->panels; ++i) choose_panel(*here, i);
+      if (do_.prepare != nullptr) do_.prepare(plan_, here->of, here->panels * block_);
+      if (c != 0) code_part(*before, before->panels * block_, codes_at(row, before->k));
       part* const next = before;
       before = here;
       here = next;
     }
-    if (chunks != 0) code_part(*before, before->chunks * block_, codes_at(row, before->k));
-    if (chunks * chunk < width) rest_of_row(x, row, chunks * chunk, width);
+    if (panels != 0) code_part(*before, before->panels * block_, codes_at(row, before->k));
+    if (panels * panel < width) rest_of_row(x, row, panels * panel, width);
   }
-  /// What is left of a row, less than a chunk, in a buffer that is filled up with zeros.
+  /// What is left of a row, less than a panel, in a buffer that is filled up with zeros.
   void rest_of_row(const source& x, std::size_t row, std::size_t k, std::size_t width) {
     alignas(64) char staged[2 * lanes * lanes * sizeof(float)];
     alignas(64) std::uint8_t codes[lanes * lanes];
-    const std::size_t live = x.cols < k ? 0 : (x.cols - k) * element_bytes_, chunk = block_ * lanes * element_bytes_;
-    for (std::size_t i = live / 64 * 64; i < chunk; i += 64) store(staged + i, u32{});
+    const std::size_t live = x.cols < k ? 0 : (x.cols - k) * element_bytes_, panel = block_ * lanes * element_bytes_;
+    for (std::size_t i = live / 64 * 64; i < panel; i += 64) store(staged + i, u32{});
     if (live != 0)
       __builtin_memcpy(
           staged, static_cast<const char*>(x.data) + x.offset(row, k) * static_cast<std::ptrdiff_t>(element_bytes_),
@@ -487,8 +487,8 @@ class ordered_rows : quantize_call {
     p.x = staged;
     p.row = row;
     p.k = k;
-    p.chunks = 1;
-    choose_chunk(p, 0, (width - k) >> block_shift_);
+    p.panels = 1;
+    choose_panel(p, 0, (width - k) >> block_shift_);
     if (do_.prepare != nullptr) do_.prepare(plan_, p.of, block_);
     code_part(p, (width - k + 8 * lanes - 1) / (8 * lanes) * 8, codes);
     __builtin_memcpy(codes_at(row, k), codes, (width - k) / 2);

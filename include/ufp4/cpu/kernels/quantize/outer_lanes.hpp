@@ -49,7 +49,7 @@ class outer_tiles {
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
         blocks_(run_ / block_),
-        tile_width_(bands_for(job) * lanes * run_),
+        tile_width_(panels_for(job) * lanes * run_),
         strip_(scale_strip_of(job.format, job.padded_cols)),
         covered_(outer_columns(job.format, job.padded_cols)),
         outer_shift_(job.format.outer.segment == 0 ? 63
@@ -65,7 +65,7 @@ class outer_tiles {
   std::size_t runs_from(std::size_t k) const {
     return (job_.padded_cols - k < tile_width_ ? job_.padded_cols - k : tile_width_) / run_;
   }
-  /// Reads a tile; returns how many blocks a lane has in all its bands.
+  /// Reads a tile; returns how many blocks a lane has in all its panels.
   std::size_t read(std::size_t row, std::size_t k) {
     const std::size_t runs = runs_from(k), blocks = (runs + lanes - 1) / lanes * blocks_;
     read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
@@ -79,14 +79,14 @@ class outer_tiles {
 
   /// 0 counts as one.
   static bool is_power_of_two(int n) { return (n & (n - 1)) == 0; }
-  /// Bands of a tile: four of short runs; one of long runs, whose cache lines are read out of order, so that a larger
-  /// tile would not be prefetched in time; or a number of bands that is whole segments, if they fit in a tile, so that
+  /// Panels of a tile: four of short runs; one of long runs, whose cache lines are read out of order, so that a larger
+  /// tile would not be prefetched in time; or a number of panels that is whole segments, if they fit in a tile, so that
   /// it is read once.
-  static std::size_t bands_for(const quantize_job& job) {
+  static std::size_t panels_for(const quantize_job& job) {
     const std::size_t run = job.run(), usual = run < 64 ? 4 : 1;
     if (is_power_of_two(job.format.outer.segment)) return usual;
-    const std::size_t band = lanes * run, segment = static_cast<std::size_t>(job.format.outer.segment);
-    const std::size_t whole = common_columns(band, segment) / band;
+    const std::size_t panel = lanes * run, segment = static_cast<std::size_t>(job.format.outer.segment);
+    const std::size_t whole = common_columns(panel, segment) / panel;
     return whole * run > max_transform ? usual : whole > usual ? whole : usual / whole * whole;
   }
 
@@ -123,11 +123,11 @@ class outer_tiles {
     numbered_at_ = k % covered_;
     std::size_t left = covered_ - numbered_at_;
     std::uint32_t number = 0;
-    for (std::size_t band = 0; band < tile_width_ / run_ / lanes; ++band)
+    for (std::size_t panel = 0; panel < tile_width_ / run_ / lanes; ++panel)
       for (std::size_t l = 0; l < lanes; ++l)
         for (std::size_t within = 0; within < blocks_; ++within, left -= block_) {
           if (left == 0) ++number, left = covered_;
-          numbered_[(band * blocks_ + within) * lanes + l] = number;
+          numbered_[(panel * blocks_ + within) * lanes + l] = number;
         }
   }
   /// The number of the outer scale of lane l of block b.

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // | run   | as many neighbours of a row as the longer of block and transform has                                    |
-// | band  | as many runs as there are lanes, a run a lane: neighbours in a row, or the same columns of some rows      |
-// | tile  | some bands in the first-level cache, element by element: vector k of a band holds element k of every run |
-// | patch | 256 rows of 128 columns (or one run) of a matrix whose columns are contiguous                            |
+// | panel | as many runs as there are lanes, a run a lane: neighbours in a row, or the same columns of some rows      |
+// | tile  | panels in the first-level cache, element by element: vector k of a panel holds element k of every run |
+// | part  | 256 rows of 128 columns (or one run) of a matrix whose columns are contiguous                            |
 //
 // So a transform is sums and differences of whole vectors, the amax of a block is a maximum of vectors, the scales of
 // as many blocks are computed at once, and eight codes become a word by shifts.
@@ -27,7 +27,7 @@ class lane_quantizer : quantize_call {
     tile_transform (*transform)(const transform_spec&) = nullptr;
     code_blocks* (*products)(rounding_plan::kind) = nullptr;
     code_blocks* (*blocks)(const rounding_plan&, bool divides, code_blocks* products) = nullptr;
-    code_blocks* (*wide)(wide_element, rounding_spec::kind) = nullptr;
+    code_blocks* (*byte_elements)(byte_element, rounding_spec::kind) = nullptr;
     scales_of_amax* scales = nullptr;
     void (lane_quantizer::*squares)(std::size_t first, std::size_t last) = nullptr;
   };
@@ -40,16 +40,16 @@ class lane_quantizer : quantize_call {
         choose_scales_(f.scales),
         squares_(f.squares),
         code_products_(f.products(plan_.what)),
-        code_(job.format.is_wide() ? f.wide(job.format.wide, coder.rounding.what)
-                                   : f.blocks(plan_, divides_, code_products_)),
+        code_(job.format.has_bytes() ? f.byte_elements(job.format.byte, coder.rounding.what)
+                                     : f.blocks(plan_, divides_, code_products_)),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
         run_(job.run()),
         block_(static_cast<std::size_t>(job.format.block.cols)),
         blocks_(run_ / block_),
-        words_(job.format.is_wide() ? run_ / 4 : run_ / 8),
+        words_(job.format.has_bytes() ? run_ / 4 : run_ / 8),
         run_shift_(static_cast<unsigned>(__builtin_ctzll(run_))),
         block_shift_(static_cast<unsigned>(__builtin_ctzll(block_))),
-        tile_width_(bands_of(run_) * lanes * run_),
+        tile_width_(panels_of(run_) * lanes * run_),
         random_bits_(coder.rounding.random_bits) {
     transform_.ahead = read_ahead_of(job.x);
   }
@@ -85,26 +85,26 @@ class lane_quantizer : quantize_call {
     const std::size_t width = join_rows(job_, x, first, last);
     for (std::size_t row = first; row < last; ++row)
       for (std::size_t k = 0; k < width; k += tile_width_) {
-        const std::size_t runs = runs_from(k, width), blocks = bands_in(runs) * blocks_;
+        const std::size_t runs = runs_from(k, width), blocks = panels_in(runs) * blocks_;
         read_runs(x, transform_, row, k, run_, runs, tile_, 0);
         for (std::size_t b = 0; b < blocks; ++b) amax_[b] = amax(b);
         choose(blocks);
-        code_bands(row, k, runs);
+        code_panels(row, k, runs);
         store_block_scales(row * job_.padded_cols + k, runs);
       }
   }
 
-  /// Rows of one-row blocks of a matrix whose columns are contiguous: a lane is a row. By patches, so that long pieces
+  /// Rows of one-row blocks of a matrix whose columns are contiguous: a lane is a row. By parts, so that long parts
   /// of columns are read and whole cache lines of codes are written.
   void columns(std::size_t first, std::size_t last) {
-    const std::size_t width = run_ < patch_cols ? patch_cols : run_;
-    for (std::size_t row = first; row < last; row += patch_rows)
+    const std::size_t width = run_ < part_cols ? part_cols : run_;
+    for (std::size_t row = first; row < last; row += part_rows)
       for (std::size_t k = 0; k < job_.padded_cols; k += width)
-        patch(row, last - row < patch_rows ? last - row : patch_rows, k,
-              job_.padded_cols - k < width ? job_.padded_cols - k : width);
+        part(row, last - row < part_rows ? last - row : part_rows, k,
+             job_.padded_cols - k < width ? job_.padded_cols - k : width);
   }
 
-  static constexpr std::size_t patch_rows = 256, patch_cols = 128, bands = patch_rows / lanes;
+  static constexpr std::size_t part_rows = 256, part_cols = 128, panels = part_rows / lanes;
 
   std::uint8_t* codes_at(std::size_t row, std::size_t k) const {
     return out_.codes + code_bytes(job_.format, row * job_.padded_cols + k);
@@ -112,11 +112,12 @@ class lane_quantizer : quantize_call {
   std::size_t runs_from(std::size_t k, std::size_t width) const {
     return (width - k < tile_width_ ? width - k : tile_width_) >> run_shift_;
   }
-  static std::size_t bands_in(std::size_t runs) { return (runs + lanes - 1) / lanes; }
-  /// body(band, first run, runs) of as many runs as a tile holds at most.
+  static std::size_t panels_in(std::size_t runs) { return (runs + lanes - 1) / lanes; }
+  /// body(panel, first run, runs) of as many runs as a tile holds at most.
   template <class Body>
-  static void each_band(std::size_t runs, const Body& body) {
-    for (std::size_t r = 0, band = 0; r < runs; r += lanes, ++band) body(band, r, runs - r < lanes ? runs - r : lanes);
+  static void each_panel(std::size_t runs, const Body& body) {
+    for (std::size_t r = 0, panel = 0; r < runs; r += lanes, ++panel)
+      body(panel, r, runs - r < lanes ? runs - r : lanes);
   }
 
   u32 amax(std::size_t block) const {
@@ -162,20 +163,20 @@ class lane_quantizer : quantize_call {
       report_.saturated +=
           count_beyond(tile_.x + b * block_ * lanes, block_, amax_[b], scale_[b], divides_, plan_.qmax);
   }
-  /// Codes the tile, which starts at (row, k), band by band where each needs random bits of its place.
-  void code_bands(std::size_t row, std::size_t k, std::size_t runs) {
+  /// Codes the tile, which starts at (row, k), panel by panel where each needs random bits of its place.
+  void code_panels(std::size_t row, std::size_t k, std::size_t runs) {
     u32 words[max_transform / 4];
-    if (!is_stochastic_) code(0, bands_in(runs) * blocks_, words);
-    each_band(runs, [&](std::size_t band, std::size_t r, std::size_t count) {
-      u32* here = words + band * words_;
-      if (is_stochastic_) place_random_bits(row, k + r * run_, run_), code(band * blocks_, blocks_, here);
+    if (!is_stochastic_) code(0, panels_in(runs) * blocks_, words);
+    each_panel(runs, [&](std::size_t panel, std::size_t r, std::size_t count) {
+      u32* here = words + panel * words_;
+      if (is_stochastic_) place_random_bits(row, k + r * run_, run_), code(panel * blocks_, blocks_, here);
       store_lanes(here, words_, codes_at(row, k + r * run_), code_bytes(job_.format, run_), count);
     });
   }
   /// `place`: how many elements of all strips are before the tile's first block.
   void store_block_scales(std::size_t place, std::size_t runs) {
-    each_band(runs, [&](std::size_t band, std::size_t r, std::size_t count) {
-      store_scales(out_.scales, job_.format.scale, bits_ + band * blocks_, blocks_, (place + r * run_) >> block_shift_,
+    each_panel(runs, [&](std::size_t panel, std::size_t r, std::size_t count) {
+      store_scales(out_.scales, job_.format.scale, bits_ + panel * blocks_, blocks_, (place + r * run_) >> block_shift_,
                    blocks_, count);
     });
   }
@@ -183,7 +184,7 @@ class lane_quantizer : quantize_call {
   void square_tile(std::size_t strip, std::size_t k) {
     const auto height = static_cast<std::size_t>(job_.format.block.rows);
     const std::size_t top = strip * height, left = job_.x.rows - top, bottom = top + (left < height ? left : height);
-    const std::size_t runs = runs_from(k, job_.padded_cols), blocks = bands_in(runs) * blocks_;
+    const std::size_t runs = runs_from(k, job_.padded_cols), blocks = panels_in(runs) * blocks_;
     for (std::size_t b = 0; b < blocks; ++b) amax_[b] = u32{};
     for (std::size_t row = top; row < bottom; ++row) {
       read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
@@ -195,35 +196,35 @@ class lane_quantizer : quantize_call {
     choose(blocks);
     for (std::size_t row = top; row < bottom; ++row) {
       read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
-      code_bands(row, k, runs);
+      code_panels(row, k, runs);
     }
     store_block_scales(strip * job_.padded_cols + k, runs);
   }
 
-  /// Words of codes and scales of a patch, band by band without gaps: at distances of 4 KiB they would take the same
+  /// Words of codes and scales of a part, panel by panel without gaps: at distances of 4 KiB they would take the same
   /// places in the first-level cache.
-  struct patch_results {
-    std::size_t runs;  ///< of a band
-    u32 words[bands * max_transform / 4], bits[bands * max_transform / 16];
+  struct part_results {
+    std::size_t runs;  ///< of a panel
+    u32 words[panels * max_transform / 4], bits[panels * max_transform / 16];
   };
-  void patch(std::size_t row, std::size_t rows, std::size_t k, std::size_t width) {
-    patch_results p;
+  void part(std::size_t row, std::size_t rows, std::size_t k, std::size_t width) {
+    part_results p;
     p.runs = width >> run_shift_;
-    const std::size_t at_once = bands_of(run_), live = (rows + lanes - 1) / lanes;
+    const std::size_t at_once = panels_of(run_), live = (rows + lanes - 1) / lanes;
     for (std::size_t r = 0; r < p.runs; ++r)
-      for (std::size_t band = 0; band < live; band += at_once)
-        column_bands(row, rows, k, r, band, live - band < at_once ? live - band : at_once, p);
-    for (std::size_t band = 0; band < live; ++band) {
-      const std::size_t here = row + band * lanes, left = rows - band * lanes, count = left < lanes ? left : lanes;
+      for (std::size_t panel = 0; panel < live; panel += at_once)
+        column_panels(row, rows, k, r, panel, live - panel < at_once ? live - panel : at_once, p);
+    for (std::size_t panel = 0; panel < live; ++panel) {
+      const std::size_t here = row + panel * lanes, left = rows - panel * lanes, count = left < lanes ? left : lanes;
       const std::size_t words = p.runs * words_, blocks = p.runs * blocks_;
-      store_lanes(p.words + band * words, words, codes_at(here, k), code_bytes(job_.format, job_.padded_cols), count);
-      store_scales(out_.scales, job_.format.scale, p.bits + band * blocks, blocks,
+      store_lanes(p.words + panel * words, words, codes_at(here, k), code_bytes(job_.format, job_.padded_cols), count);
+      store_scales(out_.scales, job_.format.scale, p.bits + panel * blocks, blocks,
                    (here * job_.padded_cols + k) >> block_shift_, job_.padded_cols >> block_shift_, count);
     }
   }
-  /// Run r of some bands.
-  void column_bands(std::size_t row, std::size_t rows, std::size_t k, std::size_t r, std::size_t first,
-                    std::size_t count, patch_results& p) {
+  /// Run r of some panels.
+  void column_panels(std::size_t row, std::size_t rows, std::size_t k, std::size_t r, std::size_t first,
+                     std::size_t count, part_results& p) {
     const std::size_t column = k + r * run_;
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t above = (first + i) * lanes, left = rows - above;
@@ -273,7 +274,7 @@ bool takes_quantize(const quantize_job& job, [[maybe_unused]] const kernel_coder
   if constexpr (has(needs, features::further_parts))
     if (has(features_of(job.format), features::further_parts)) return takes_extended(job, c);
   const grid4& g = job.format.grid;
-  const bool wide = job.format.is_wide(), one_zero = wide || g.minus_zero == g.code[g.zero];
+  const bool byte_elements = job.format.has_bytes(), one_zero = byte_elements || g.minus_zero == g.code[g.zero];
   const bool normal = to_bits(g.qmax) >= 0x00800000u;
   return job.format.block.cols >= 16 && !job.rounds_input_to_bf16 && normal && (one_zero || is_symmetric(g));
 }
@@ -311,7 +312,7 @@ void quantize_lanes(const quantize_job& job, const kernel_coder& coder, const qu
                               .products = &code_products_of<(needs & rounding_features)>,
                               .blocks = &code_blocks_of<(needs & rounding_features)>};
   f.scales = &choose_scales<(needs & (scale_features | features::quotient))>;
-  if constexpr (has(needs, element_features)) f.wide = &code_wide_of<needs>;
+  if constexpr (has(needs, element_features)) f.byte_elements = &code_byte_elements_of<needs>;
   if constexpr (has(needs, features::tall_block))
     if (job.format.block.rows != 1) f.squares = &lane_quantizer::squares;
   const auto quantize = [&](const rounding_plan& plan) {
@@ -335,8 +336,8 @@ void quantize_lanes(const quantize_job& job, const kernel_coder& coder, const qu
       const auto& plans = *static_cast<const rounding_plans*>(job.plans);
       return quantize(cheap_lookup ? plans.cheap : plans.other);
     }
-  const rounding_plan plan = job.format.is_wide() ? wide_plan(job.format, coder.rounding.what)
-                                                  : make_plan(job.format.grid, coder.rounding.what, cheap_lookup);
+  const rounding_plan plan = job.format.has_bytes() ? byte_plan(job.format, coder.rounding.what)
+                                                    : make_plan(job.format.grid, coder.rounding.what, cheap_lookup);
   quantize(plan);
 }
 UFP4_END_LANES

@@ -1,7 +1,7 @@
 // ufp4 - reading a matrix into tiles, transformed, over one instruction set's lanes.
 // SPDX-License-Identifier: Apache-2.0
 //
-// quantize_lanes.hpp explains runs, bands and tiles.
+// quantize_lanes.hpp explains runs, panels and tiles.
 #if !defined(UFP4_TILE_LANES)
 #define UFP4_TILE_LANES
 #include <ufp4/cpu/detect.hpp>
@@ -13,9 +13,9 @@ UFP4_BEGIN_LANES(quantize_kernel)
 
 using transform_kernel::read_row;
 
-/// The bands of a tile: enough that the processor computes several of their scales at the same time, few enough (2 KiB,
-/// or one band) that reading, which waits for memory, and rounding, which does not, alternate often.
-constexpr std::size_t bands_of(std::size_t run) { return run < 512 / lanes ? 512 / lanes / run : 1; }
+/// The panels of a tile: enough that the processor computes several of their scales at the same time, few enough (2
+/// KiB, or one panel) that reading, which waits for memory, and rounding, which does not, alternate often.
+constexpr std::size_t panels_of(std::size_t run) { return run < 512 / lanes ? 512 / lanes / run : 1; }
 
 struct tile {
   alignas(64) float x[max_transform * lanes];       ///< transformed: element k of lane l is x[k * lanes + l]
@@ -30,9 +30,9 @@ struct lane_columns;
 /// A transform of the runs of a tile.
 struct tile_transform {
   /// Reads `count` elements of every lane to element `base` of the tile, sixteen at a time, and transforms them; then
-  /// those of the next band, `bands` in all.
+  /// those of the next panel, `panels` in all.
   template <class Source>
-  using reader = void(const tile_transform&, Source, std::size_t count, std::size_t bands, tile&, std::size_t base);
+  using reader = void(const tile_transform&, Source, std::size_t count, std::size_t panels, tile&, std::size_t base);
 
   std::size_t n;
   bool rounds_to_bf16;
@@ -135,7 +135,7 @@ struct lane_runs {
       }
     }
   }
-  UFP4_LANE void next_band() { x += lanes * step; }
+  UFP4_LANE void next_panel() { x += lanes * step; }
 };
 
 /// A vector of neighbours of any type.
@@ -152,7 +152,7 @@ struct lane_columns {
   dtype kind;
   std::ptrdiff_t step;
 
-  UFP4_LANE void next_band() {}  // read band by band
+  UFP4_LANE void next_panel() {}  // read panel by panel
   template <dtype one>
   UFP4_LANE void read_as(std::size_t k, f32 (&v)[16]) const {
 #pragma GCC unroll 16
@@ -205,10 +205,10 @@ UFP4_LANE void store_sixteen(const tile_transform& h, const std::uint32_t* flip,
 }
 
 template <bool transforms, class Source>
-void read_sixteens(const tile_transform& h, Source from, std::size_t count, std::size_t bands, tile& t,
+void read_sixteens(const tile_transform& h, Source from, std::size_t count, std::size_t panels, tile& t,
                    std::size_t base) {
   const bool complete = h.in_registers();
-  for (; bands != 0; --bands, base += count, from.next_band()) {
+  for (; panels != 0; --panels, base += count, from.next_panel()) {
     for (std::size_t k = 0; k < count; k += 16) {
       f32 v[16];
       from.read(k, v);
@@ -238,24 +238,24 @@ tile_transform transform_of(const transform_spec& t) {
   return h;
 }
 
-/// `bands` bands of whole runs of a row of contiguous elements, from column k on.
-UFP4_LANE void read_whole_bands(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
-                                std::size_t run, std::size_t bands, tile& t, std::size_t base) {
+/// `panels` panels of whole runs of a row of contiguous elements, from column k on.
+UFP4_LANE void read_whole_panels(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
+                                 std::size_t run, std::size_t panels, tile& t, std::size_t base) {
   if (x.kind == dtype::f32) {
     const float* first = static_cast<const float*>(x.data) + x.offset(row, k);
     // Runs longer than a cache line are read a line of each at a time, an order that hardware does not follow. Of these
     // prefetches into the second level are slower, and in a function of its own, where no other reads are waiting, too.
     const bool prefetches_lines = h.ahead == read_ahead::second_level && run > 16;
-    if (!prefetches_lines) prefetch_ahead(h.ahead, first, bands * lanes * run * 4);
-    for (std::size_t j = 0; prefetches_lines && j < bands * lanes * run; j += 16)
+    if (!prefetches_lines) prefetch_ahead(h.ahead, first, panels * lanes * run * 4);
+    for (std::size_t j = 0; prefetches_lines && j < panels * lanes * run; j += 16)
       __builtin_prefetch(first + 1024 + j, 0, 3);
-    return h.read_f32(h, {first, run}, run, bands, t, base);
+    return h.read_f32(h, {first, run}, run, panels, t, base);
   }
   const std::uint16_t* first = static_cast<const std::uint16_t*>(x.data) + x.offset(row, k);
   if (h.ahead == read_ahead::first_level || run > 32)
-    prefetch_ahead(read_ahead::first_level, first, bands * lanes * run * 2);
-  if (x.kind == dtype::bf16) return h.read_bf16(h, {first, run}, run, bands, t, base);
-  h.read_fp16(h, {first, run}, run, bands, t, base);
+    prefetch_ahead(read_ahead::first_level, first, panels * lanes * run * 2);
+  if (x.kind == dtype::bf16) return h.read_bf16(h, {first, run}, run, panels, t, base);
+  h.read_fp16(h, {first, run}, run, panels, t, base);
 }
 
 /// `count` runs of a row, one after the other from column k on. The other lanes and the columns that the matrix does
@@ -268,7 +268,7 @@ inline void read_through_buffer(const source& x, const tile_transform& h, std::s
   h.read_f32(h, {t.staged, run}, run, 1, t, base);
 }
 
-/// `runs` runs of a row, from column k on, band by band.
+/// `runs` runs of a row, from column k on, panel by panel.
 [[gnu::noinline]] inline void read_runs(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
                                         std::size_t run, std::size_t runs, tile& t, std::size_t base) {
   const std::size_t live = x.cols > k ? x.cols - k : 0;
@@ -276,7 +276,7 @@ inline void read_through_buffer(const source& x, const tile_transform& h, std::s
   std::size_t done = 0;  // runs
   if (direct)
     while (runs - done >= lanes && live >= (done + lanes) * run) done += lanes;
-  if (done != 0) read_whole_bands(x, h, row, k, run, done / lanes, t, base);
+  if (done != 0) read_whole_panels(x, h, row, k, run, done / lanes, t, base);
   for (base += done / lanes * run; done < runs; done += lanes, base += run)
     read_through_buffer(x, h, row, k + done * run, run, runs - done < lanes ? runs - done : lanes, t, base);
 }
@@ -288,7 +288,7 @@ inline void read_through_buffer(const source& x, const tile_transform& h, std::s
   const std::ptrdiff_t bytes = x.kind == dtype::f32 ? 4 : 2;
   lane_columns from{static_cast<const char*>(x.data) + x.offset(row, k) * bytes, x.kind, x.col_stride};
   if (h.ahead == read_ahead::second_level) {  // the next tile of the same columns
-    const char* p = static_cast<const char*>(from.data) + static_cast<std::ptrdiff_t>(bands_of(run) * lanes) * bytes;
+    const char* p = static_cast<const char*>(from.data) + static_cast<std::ptrdiff_t>(panels_of(run) * lanes) * bytes;
     for (std::size_t j = 0; j < run; ++j, p += x.col_stride * bytes) __builtin_prefetch(p, 0, 3);
   }
   if (count != lanes || left < run) {

@@ -4,8 +4,8 @@
 // What choose_scale (block/scale_rules.hpp) gives for the rules with reads_values: searches, four_over_six, percentile.
 #if !defined(UFP4_VALUE_SCALE_LANES)
 #define UFP4_VALUE_SCALE_LANES
+#include <ufp4/cpu/kernels/quantize/byte_lanes.hpp>
 #include <ufp4/cpu/kernels/quantize/error_lanes.hpp>
-#include <ufp4/cpu/kernels/quantize/wide_lanes.hpp>
 #if UFP4_LANE_COUNT == 16
 #include <ufp4/cpu/kernels/quantize/estimate_avx512.hpp>
 #endif
@@ -34,18 +34,18 @@ f32 error_by_cuts(const error_plan& p, const float* x, std::size_t length, f32 f
 }
 
 template <bool divides, search_error what>
-block_error* block_error_of(const rounding_plan& rounding, wide_element wide) {
+block_error* block_error_of(const rounding_plan& rounding, byte_element byte) {
   using kind = rounding_plan::kind;
-  if (wide == wide_element::int8 || rounding.what == kind::uniform) return &error_by<uniform_value, divides, what>;
-  if (wide != wide_element::none || rounding.nearby == near_kind::two_bit_mantissa)
+  if (byte == byte_element::int8 || rounding.what == kind::uniform) return &error_by<uniform_value, divides, what>;
+  if (byte != byte_element::none || rounding.nearby == near_kind::two_bit_mantissa)
     return &error_by<minifloat_value, divides, what>;
   if constexpr (cheap_lookup)
     if (rounding.what == kind::halves) return &error_by<looked_up_value<halves_rounder>, divides, what>;
   return &error_by_cuts<divides, what>;
 }
 template <search_error what>
-void choose_error(error_plan& p, bool divides, wide_element wide) {
-  p.sum = divides ? block_error_of<true, what>(p.rounding, wide) : block_error_of<false, what>(p.rounding, wide);
+void choose_error(error_plan& p, bool divides, byte_element byte) {
+  p.sum = divides ? block_error_of<true, what>(p.rounding, byte) : block_error_of<false, what>(p.rounding, byte);
 #if UFP4_LANE_COUNT == 16
   p.estimate[0] = &errors_by_bins<what, false>;
   p.estimate[1] = &errors_by_bins<what, true>;
@@ -54,12 +54,13 @@ void choose_error(error_plan& p, bool divides, wide_element wide) {
 
 inline error_plan make_error_plan(const format_spec& f, search_error what) {
   const bool divides = scale_divides(f);
-  error_plan p = f.is_wide() ? error_plan{wide_plan(f, rounding_spec::kind::nearest_even), {}, magnitude_mask, nullptr}
-                             : plan_errors(f.grid, divides);
+  error_plan p = f.has_bytes()
+                     ? error_plan{byte_plan(f, rounding_spec::kind::nearest_even), {}, magnitude_mask, nullptr}
+                     : plan_errors(f.grid, divides);
   if (what == search_error::squared)
-    choose_error<search_error::squared>(p, divides, f.wide);
+    choose_error<search_error::squared>(p, divides, f.byte);
   else
-    choose_error<search_error::absolute>(p, divides, f.wide);
+    choose_error<search_error::absolute>(p, divides, f.byte);
   return p;
 }
 

@@ -63,9 +63,9 @@ void check_type() {
     const plain<T> x(gen, 66, k), w(gen, 5, k);
     const auto qx = model::random_quantized<F>(gen, 66, k, model::scales::ordinary, 0x1.3p-3f);
     const auto qw = model::random_quantized<F>(gen, 5, k, model::scales::ordinary, 0x1.3p-3f);
-    check(x.view(), qw, model::plain_side(x.values, 66, k, F::block_size), model::side_of(qw));
-    check(qx, w.view(), model::side_of(qx), model::plain_side(w.values, 5, k, F::block_size));
-    check(unquantized(x.view()), qw, model::plain_side(x.values, 66, k, F::block_size), model::side_of(qw));
+    check(x.view(), qw, model::unquantized_side(x.values, 66, k, F::block_size), model::side_of(qw));
+    check(qx, w.view(), model::side_of(qx), model::unquantized_side(w.values, 5, k, F::block_size));
+    check(unquantized(x.view()), qw, model::unquantized_side(x.values, 66, k, F::block_size), model::side_of(qw));
   }
 }
 
@@ -86,16 +86,16 @@ TEST_CASE("a plain matrix takes the other side's transform in binary32", "[gemm]
     const plain<T> x(gen, 65, k), w(gen, 9, k);
     const auto qw = quantize<e1m2_f32>(w.view(), h);
     const auto qx = quantize<nvfp4>(x.view(), h);
-    check(unquantized(x.view(), h), qw, model::plain_side(x.values, 65, k, 16, model::transform_of(h.spec())),
+    check(unquantized(x.view(), h), qw, model::unquantized_side(x.values, 65, k, 16, model::transform_of(h.spec())),
           model::side_of(qw));
     check(qx, unquantized(w.view(), h), model::side_of(qx),
-          model::plain_side(w.values, 9, k, 16, model::transform_of(h.spec())));
+          model::unquantized_side(w.values, 9, k, 16, model::transform_of(h.spec())));
   };
   for (const std::size_t k : {1u, 16u, 100u, 520u}) {
     each(float{}, random_hadamard<16>{3}, k);
     each(ufp4::bf16{}, hadamard<32>{}, k);
     each(ufp4::fp16{}, random_hadamard<256>{9}, k);
-    each(float{}, signed_hadamard<16>(transformer_engine_signs).to_bf16(), k);
+    each(float{}, signed_hadamard<16>(compat::transformer_engine_signs).to_bf16(), k);
   }
 }
 
@@ -162,7 +162,8 @@ TEST_CASE("plain operands give the same bits on every tier, thread count and exe
   std::mt19937_64 gen{support::seed(3)};
   const plain<ufp4::bf16> x(gen, 130, 540);
   const auto w = model::random_quantized<nvfp4>(gen, 70, 540);
-  const std::vector<float> expected = model::exact_blocks(model::plain_side(x.values, 130, 540, 16), model::side_of(w));
+  const std::vector<float> expected =
+      model::exact_blocks(model::unquantized_side(x.values, 130, 540, 16), model::side_of(w));
   support::on_every_context([&](const cpu::context& context) {
     support::guarded<float> c(130 * 70);
     quantized_gemm(x.view(), w, matrix_view<float>{c.data(), 130, 70}, exactly, context);

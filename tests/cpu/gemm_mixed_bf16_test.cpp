@@ -6,11 +6,11 @@
 
 #include "support/catch.hpp"
 #include "support/gemm_model.hpp"
-#include "support/plain_rows.hpp"
 #include "support/poison.hpp"
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 #include "support/unmapped_page.hpp"
+#include "support/unquantized_rows.hpp"
 
 #include <cmath>
 #include <cstring>
@@ -33,8 +33,8 @@ const char* kernel_of(cpu::isa tier, std::size_t m) {
     case cpu::isa::avx2:
     case cpu::isa::avx_vnni: return "gemm_f32_avx2";
     case cpu::isa::avx512: return "gemm_f32_avx512";
-    case cpu::isa::avx512_bf16: return m == 1 ? "gemv_plain_avx512" : m < 5 ? "gemm_f32_avx512" : "gemm_plain_avx512";
-    case cpu::isa::amx: return m == 1 ? "gemv_plain_avx512" : m < 4 ? "gemm_f32_avx512" : "gemm_bf16_amx";
+    case cpu::isa::avx512_bf16: return m == 1 ? "gemv_mixed_avx512" : m < 5 ? "gemm_f32_avx512" : "gemm_mixed_avx512";
+    case cpu::isa::amx: return m == 1 ? "gemv_mixed_avx512" : m < 4 ? "gemm_f32_avx512" : "gemm_bf16_amx";
     case cpu::isa::neon_bf16: return "gemm_bf16_neon";
     default: return "gemm_f32_neon";
   }
@@ -56,7 +56,7 @@ std::vector<float> product(const cpu::context& ctx, const A& a, const B& b, std:
 template <class F, class T>
 void check(const plain<T>& x, const quantized_matrix<F>& w, const std::vector<std::size_t>& heights,
            const std::vector<std::size_t>& widths) {
-  const plain_bound bound(model::plain_side(x.values, x.rows, x.cols, F::block_size), model::side_of(w));
+  const plain_bound bound(model::unquantized_side(x.values, x.rows, x.cols, F::block_size), model::side_of(w));
   for (const std::size_t n : widths) {
     const auto columns = row_range(w.view(), 0, n);
     const auto packed = prepack(columns);

@@ -41,7 +41,7 @@ void check(const quantized_matrix<A>& a, const quantized_matrix<B>& b) {
       else
         REQUIRE(bound.broken_by({c.data(), c.size()}, options, exact) == "");
       REQUIRE(c.guards_intact());
-      if constexpr (!B::is_wide)
+      if constexpr (!B::has_bytes)
         if (mode == accumulate::exact_blocks) {
           quantized_gemm(a, prepack(b), out, options, ctx);
           REQUIRE(support::same_numbers(c.span(), exact));
@@ -165,12 +165,12 @@ TEST_CASE("storage of one-byte elements is a byte each, and preset names know th
   CHECK(storage_size(preset("int8_f32"), 3, 33).codes == 3 * 48);
   CHECK(int8_f32::bits_per_element == 10.0);
   CHECK(mxint8::bits_per_element == 8.25);
-  for_each_wide_preset([](auto row) {
-    CHECK(preset_name(row.spec) == row.name);
+  ufp4::detail::for_each_row(ufp4::detail::byte_presets{}, [](auto row) {
+    CHECK(ufp4::detail::preset_name(row.spec) == row.name);
     CHECK(preset(row.name) == row.spec);
-    CHECK(row.spec.is_wide());
+    CHECK(row.spec.has_bytes());
   });
-  CHECK(preset_names().find(", int8_f32, mxint8") != std::string_view::npos);
+  CHECK(ufp4::detail::preset_names().find(", int8_f32, mxint8") != std::string_view::npos);
 }
 
 TEST_CASE("what does not take elements of one byte rejects them before it writes", "[wide]") {
@@ -182,12 +182,12 @@ TEST_CASE("what does not take elements of one byte rejects them before it writes
   format_spec broken = preset("int8_f32");
   broken.grid.unit = 3;
   CHECK(support::rejection([&] { storage_size(broken, 2, 32); }) ==
-        "storage_size: a format with elements of one byte needs the grid of wide_grid()");
+        "storage_size: a format with elements of one byte needs the grid of byte_grid()");
   broken = preset("int8_f32");
-  broken.wide = static_cast<wide_element>(9);
+  broken.byte = static_cast<ufp4::detail::byte_element>(9);
   CHECK(support::rejection([&] { storage_size(broken, 2, 32); }) ==
-        "storage_size: the format's wide is no wide_element");
-  broken.wide = wide_element::none;
+        "storage_size: the format's byte is no byte_element");
+  broken.byte = ufp4::detail::byte_element::none;
   CHECK(support::rejection([&] { storage_size(broken, 2, 32); }) ==
         "storage_size: the format has no values; spec_of<nvfp4> is one that has");
 }

@@ -37,7 +37,7 @@ inline u32 bf16_table(const grid4& grid) {
   return load_as<u32>(word);
 }
 
-/// The terms of plain elements in the upper halves of lanes, the one of most weight last.
+/// The terms of unquantized elements in the upper halves of lanes, the one of most weight last.
 template <std::size_t terms>
 UFP4_LANE void split_terms(f32 x, u32 (&term)[terms]) {
   if constexpr (terms == 1) {
@@ -49,19 +49,19 @@ UFP4_LANE void split_terms(f32 x, u32 (&term)[terms]) {
   }
 }
 /// The pairs (k, k + 4) of [k, k + length) of a row, four for each 8 k, and those of the next term `step` dwords on.
-/// Whether an element is below least_plain. Writes whole vectors; length is at most 256.
+/// Whether an element is below least_mixed. Writes whole vectors; length is at most 256.
 template <std::size_t terms>
-bool plain_pairs(const quantize_job& plain, std::size_t row, std::size_t k, std::size_t length, std::uint32_t* pairs,
-                 std::size_t step) {
+bool unquantized_pairs(const quantize_job& unquantized, std::size_t row, std::size_t k, std::size_t length,
+                       std::uint32_t* pairs, std::size_t step) {
   alignas(64) float value[256 + lanes] = {};
-  plain_row(plain, row, k, length, value);
+  unquantized_row(unquantized, row, k, length, value);
   u32 tiny{};
   for (std::size_t e = 0; e < length; e += 2 * lanes) {
     u32 four[2][terms];  // in lanes 0 to 3 and 8 to 11
 #pragma GCC unroll 2
     for (std::size_t i = 0; i < 2; ++i) {
       const f32 v = e + i * lanes < length ? load(value + e + i * lanes) : f32{};
-      tiny |= reinterpret_cast<u32>((as_bits(v) & magnitude_mask) - 1u < least_plain_bits - 1u);
+      tiny |= reinterpret_cast<u32>((as_bits(v) & magnitude_mask) - 1u < least_mixed_bits - 1u);
       split_terms<terms>(v, four[i]);
 #pragma GCC unroll 2
       for (u32& t : four[i]) t = t >> 16 | (as_bits(exchange<4>(as_float(t))) & 0xFFFF0000u);
@@ -127,21 +127,21 @@ struct group_scales {
   }
 };
 
-struct plain_gemv {
+struct mixed_gemv {
   static constexpr std::size_t tile_rows = 1, tile_cols = lanes;
-  static constexpr std::size_t chunk = 128;                     ///< k of a register of codes
+  static constexpr std::size_t part_k = 128;                    ///< k of a register of codes
   static constexpr std::size_t lead = 8192, scale_lead = 2048;  ///< bytes that are prefetched ahead of their use
-  static constexpr std::size_t slice_chunks = 8;  ///< of interleaved columns, whose scales are decoded together
+  static constexpr std::size_t panel_parts = 8;  ///< of interleaved columns, whose scales are decoded together
 
-  static bool takes(const gemm_job& job) { return job.out.rows == 1 && plain_fits(job); }
+  static bool takes(const gemm_job& job) { return job.out.rows == 1 && mixed_fits(job); }
 
-  // ---- The row: for each chunk and term four vectors, word w of vector i is k = 4 w + i; then a byte for each chunk,
+  // ---- The row: for each part and term four vectors, word w of vector i is k = 4 w + i; then a byte for each part,
   // whether it has elements that need fma.
 
-  static std::size_t chunks(const gemm_job& job) { return (job.padded() + chunk - 1) / chunk; }
-  static std::size_t word_count(const gemm_job& job) { return chunks(job) * bf16_terms(job.left) * chunk; }
+  static std::size_t parts(const gemm_job& job) { return (job.padded() + part_k - 1) / part_k; }
+  static std::size_t word_count(const gemm_job& job) { return parts(job) * bf16_terms(job.left) * part_k; }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
-    return rows * up(word_count(job) * 2 + chunks(job));
+    return rows * up(word_count(job) * 2 + parts(job));
   }
   static void pack_left(const gemm_job& job, std::size_t row, std::size_t, std::byte* out) {
     bf16_terms(job.left) == 1 ? pack_row<1>(job, row, out) : pack_row<2>(job, row, out);
@@ -150,13 +150,14 @@ struct plain_gemv {
   static void pack_row(const gemm_job& job, std::size_t row, std::byte* out) {
     auto* word = reinterpret_cast<std::uint16_t*>(out);
     auto* tiny = reinterpret_cast<std::uint8_t*>(word + word_count(job));
-    for (std::size_t k = 0; k < job.padded(); k += chunk, word += terms * chunk, ++tiny) {
+    for (std::size_t k = 0; k < job.padded(); k += part_k, word += terms * part_k, ++tiny) {
       const std::size_t left = job.padded() - k;
-      std::uint32_t pairs[terms][chunk / 2] = {};
-      *tiny = plain_pairs<terms>(job.left.plain, row, k, left < chunk ? left : chunk, pairs[0], chunk / 2);
+      std::uint32_t pairs[terms][part_k / 2] = {};
+      *tiny =
+          unquantized_pairs<terms>(job.left.unquantized, row, k, left < part_k ? left : part_k, pairs[0], part_k / 2);
       for (std::size_t t = 0; t < terms; ++t)
-        for (std::size_t i = 0; i < chunk / 2; ++i)
-          __builtin_memcpy(word + t * chunk + i % 4 * 32 + i / 4 * 2, &pairs[t][i], 4);
+        for (std::size_t i = 0; i < part_k / 2; ++i)
+          __builtin_memcpy(word + t * part_k + i % 4 * 32 + i / 4 * 2, &pairs[t][i], 4);
     }
   }
 
@@ -167,8 +168,8 @@ struct plain_gemv {
     u32 table;
     const std::uint16_t* words;
     const std::uint8_t* tiny;
-    int shift;                 ///< from k to blocks
-    std::size_t chunks, last;  ///< last: bytes of codes in the last chunk of a row
+    int shift;                ///< from k to blocks
+    std::size_t parts, last;  ///< last: bytes of codes in the last part of a row
   };
 
   /// A nibble of each word at a time, times a term's words; x(i): vector i of a term.
@@ -186,7 +187,7 @@ struct plain_gemv {
 #pragma GCC unroll 2
     for (std::size_t t = 0; t < terms; ++t)
       add_nibbles<by_fma>(d, table, codes, [=](std::uint32_t i) __attribute__((always_inline)) {
-        return load_as<u32>(words + t * chunk + i * 32);
+        return load_as<u32>(words + t * part_k + i * 32);
       });
     return d;
   }
@@ -205,15 +206,15 @@ struct plain_gemv {
     const auto add = [&](std::size_t c, u32 dword) __attribute__((always_inline)) {
       const f32 d =
           r.tiny[c] != 0 ? groups_by_fma<terms>(table, dword, words) : groups_of<terms, false>(table, dword, words);
-      sum = fma(d, scales(scale + (c * chunk >> r.shift)), sum);
-      words += terms * chunk;
+      sum = fma(d, scales(scale + (c * part_k >> r.shift)), sum);
+      words += terms * part_k;
     };
-    const std::size_t whole = r.chunks - (r.last != 64);
+    const std::size_t whole = r.parts - (r.last != 64);
     for (std::size_t c = 0; c < whole; ++c) {
       __builtin_prefetch(codes + c * 64 + lead, 0, first_level ? 3 : 2);
       add(c, load_as<u32>(codes + c * 64));
     }
-    if (whole != r.chunks) {
+    if (whole != r.parts) {
       u32 rest{};
       __builtin_memcpy(&rest, codes + whole * 64, r.last);
       add(whole, rest);
@@ -248,7 +249,7 @@ struct plain_gemv {
     }
   }
 
-  // ---- Interleaved weights: sixteen columns, a column a lane; group l of each chunk has a sum of its own.
+  // ---- Interleaved weights: sixteen columns, a column a lane; group l of each part has a sum of its own.
 
   /// `words`: those of the group's first pair.
   template <std::size_t terms, bool by_fma>
@@ -259,30 +260,30 @@ struct plain_gemv {
 #pragma GCC unroll 2
     for (std::size_t t = 0; t < terms; ++t)
       add_nibbles<by_fma>(d, table, dword, [=](std::uint32_t i) __attribute__((always_inline)) {
-        return as_bits(load_broadcast(words + t * chunk + i * 32));
+        return as_bits(load_broadcast(words + t * part_k + i * 32));
       });
     sum = fma(d, by, sum);
   }
-  /// Chunks of a slice, all of them whole and without elements for fma.
+  /// Parts of a panel, all of them whole and without elements for fma.
   template <std::size_t terms, bool first_level, class Scale>
-  static void multiply_chunks(const row_job& r, const std::uint16_t* words, std::size_t chunks,
-                              const std::uint8_t* codes, const Scale* scale, f32 (&sums)[lanes]) {
+  static void multiply_parts(const row_job& r, const std::uint16_t* words, std::size_t parts, const std::uint8_t* codes,
+                             const Scale* scale, f32 (&sums)[lanes]) {
     const group_scales<Scale> scales(8);  // lane l has scale l
     const std::size_t within = (std::size_t{1} << r.shift) - 1;
     f32 sum[lanes], by{};
 #pragma GCC unroll 16
     for (std::size_t l = 0; l < lanes; ++l) sum[l] = sums[l];
-    for (std::size_t c = 0; c < chunks; ++c, words += terms * chunk)
+    for (std::size_t c = 0; c < parts; ++c, words += terms * part_k)
 #pragma GCC unroll 16
       for (std::size_t l = 0; l < lanes; ++l, codes += 64) {
-        if (((c * chunk + 8 * l) & within) == 0) by = scales(scale), scale += lanes;
+        if (((c * part_k + 8 * l) & within) == 0) by = scales(scale), scale += lanes;
         add_group<terms, false>(r.table, words + 2 * l, codes, by, sum[l]);
         prefetch_after<first_level ? read_ahead::first_level : read_ahead::second_level>(sum[l], codes + lead);
       }
 #pragma GCC unroll 16
     for (std::size_t l = 0; l < lanes; ++l) sums[l] = sum[l];
   }
-  /// Any chunks of a slice, `tiny` whether they need fma; `groups` groups in all.
+  /// Any parts of a panel, `tiny` whether they need fma; `groups` groups in all.
   template <std::size_t terms, class Scale>
   [[gnu::noinline]] static void multiply_groups(const row_job& r, const std::uint16_t* words, const std::uint8_t* tiny,
                                                 std::size_t groups, const std::uint8_t* codes, const Scale* scale,
@@ -291,12 +292,12 @@ struct plain_gemv {
     for (std::size_t g = 0; g < groups; ++g, codes += 64) {
       const std::size_t c = g / lanes, l = g % lanes;
       const f32 by = scales(scale + (8 * g >> r.shift) * lanes);
-      const std::uint16_t* pairs = words + c * terms * chunk + 2 * l;
+      const std::uint16_t* pairs = words + c * terms * part_k + 2 * l;
       tiny[c] != 0 ? add_group<terms, true>(r.table, pairs, codes, by, sums[l])
                    : add_group<terms, false>(r.table, pairs, codes, by, sums[l]);
     }
   }
-  static bool needs_fma(const row_job& r, std::size_t first, std::size_t end) {
+  static bool takes_fma(const row_job& r, std::size_t first, std::size_t end) {
     bool tiny = false;
     for (std::size_t c = first; c < end; ++c) tiny = tiny || r.tiny[c] != 0;
     return tiny;
@@ -308,27 +309,27 @@ struct plain_gemv {
     const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
     const auto* all = static_cast<const std::uint8_t*>(q.scales) + q.scale_index(col, 0) * bytes;
     const std::uint8_t* codes = q.codes + q.code_index(col, 0);
-    Scale* const place[2] = {scale, scale + padded_scales(slice_scales(job))};
+    Scale* const place[2] = {scale, scale + padded_scales(part_scales(job))};
     const auto decode = [&](std::size_t first) {
-      const std::size_t b = first * chunk / job.block, left = q.blocks() - b, most = slice_scales(job) / lanes;
+      const std::size_t b = first * part_k / job.block, left = q.blocks() - b, most = part_scales(job) / lanes;
       const std::size_t count = (left < most ? left : most) * lanes;
       const std::uint8_t* p = all + b * lanes * bytes;
       for (std::size_t i = 0; i < count * bytes; i += 64)
         __builtin_prefetch(p + i + scale_lead, 0, first_level ? 3 : 2);
-      copy_scales(q.format.scale, p, count, place[first / slice_chunks % 2]);
+      copy_scales(q.format.scale, p, count, place[first / panel_parts % 2]);
     };
     f32 sum[lanes] = {};
     decode(0);
-    for (std::size_t c = 0; c < r.chunks; c += slice_chunks, codes += slice_chunks * lanes * 64) {
-      const std::size_t next = c + slice_chunks, end = next < r.chunks ? next : r.chunks;
-      if (next < r.chunks) decode(next);
-      const std::uint16_t* words = r.words + c * terms * chunk;
-      const Scale* from = place[c / slice_chunks % 2];
-      if (end * chunk > job.padded() || needs_fma(r, c, end)) {
-        const std::size_t last = end * chunk < job.padded() ? end * chunk : job.padded();
+    for (std::size_t c = 0; c < r.parts; c += panel_parts, codes += panel_parts * lanes * 64) {
+      const std::size_t next = c + panel_parts, end = next < r.parts ? next : r.parts;
+      if (next < r.parts) decode(next);
+      const std::uint16_t* words = r.words + c * terms * part_k;
+      const Scale* from = place[c / panel_parts % 2];
+      if (end * part_k > job.padded() || takes_fma(r, c, end)) {
+        const std::size_t last = end * part_k < job.padded() ? end * part_k : job.padded();
         multiply_groups<terms>(r, words, r.tiny + c, last / 8 - c * lanes, codes, from, sum);
       } else {
-        multiply_chunks<terms, first_level>(r, words, end - c, codes, from, sum);
+        multiply_parts<terms, first_level>(r, words, end - c, codes, from, sum);
       }
     }
     for (std::size_t half = lanes / 2; half != 0; half /= 2)
@@ -338,15 +339,15 @@ struct plain_gemv {
 
   // ---- A part of C.
 
-  /// Scales of a slice of sixteen interleaved columns.
-  static std::size_t slice_scales(const gemm_job& job) {
-    const std::size_t k = slice_chunks * chunk;
+  /// Scales of a panel of sixteen interleaved columns.
+  static std::size_t part_scales(const gemm_job& job) {
+    const std::size_t k = panel_parts * part_k;
     return (job.padded() < k ? job.padded() : k) / job.block * lanes;
   }
   /// Elements of memory for `count` scales and those that copy_scales writes beyond them.
   static std::size_t padded_scales(std::size_t count) { return up(count + lanes); }
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t) {
-    const std::size_t count = job.right.interleaved() ? slice_scales(job) : job.right.q.blocks();
+    const std::size_t count = job.right.interleaved() ? part_scales(job) : job.right.q.blocks();
     return 2 * padded_scales(count) * sizeof(float) + lanes * sizeof(float);
   }
   using loop = void(const gemm_job&, const gemm_part&, const std::byte* left, std::byte* scratch);
@@ -365,13 +366,10 @@ struct plain_gemv {
     const auto* words = reinterpret_cast<const std::uint16_t*>(left);
     auto* sums = reinterpret_cast<float*>(scratch);
     auto* scale = reinterpret_cast<Scale*>(sums + lanes);
-    const std::size_t over = job.padded() % chunk;
-    const row_job r{bf16_table(job.right.q.format.grid),
-                    words,
-                    reinterpret_cast<const std::uint8_t*>(words + word_count(job)),
-                    __builtin_ctzll(job.block),
-                    chunks(job),
-                    over == 0 ? 64 : over / 2};
+    const std::size_t over = job.padded() % part_k;
+    const row_job r{
+        bf16_table(job.right.q.format.grid), words,      reinterpret_cast<const std::uint8_t*>(words + word_count(job)),
+        __builtin_ctzll(job.block),          parts(job), over == 0 ? 64 : over / 2};
     for (std::size_t j = 0; j < part.cols; j += lanes) {
       const gemm_part columns{part.row, 1, part.col + j, part.cols - j < lanes ? part.cols - j : lanes};
       if (job.right.interleaved())
@@ -384,6 +382,6 @@ struct plain_gemv {
 };
 
 template <features needs = features::all>
-inline constexpr gemm_kernel gemv_plain_kernel =
-    kernel_of<plain_gemv, needs>(isa::avx512_bf16, "gemv_plain_avx512", 2, 1, 128, accumulate::fast);
+inline constexpr gemm_kernel gemv_mixed_kernel =
+    kernel_of<mixed_gemv, needs>(isa::avx512_bf16, "gemv_mixed_avx512", 2, 1, 128, accumulate::fast);
 UFP4_END_REGION

@@ -3,31 +3,31 @@
 //
 // The codes of round_to_int8 and round_to_minifloat (round/). No division by the unit rounds, because it is a power of
 // two.
-#if !defined(UFP4_WIDE_LANES)
-#define UFP4_WIDE_LANES
+#if !defined(UFP4_BYTE_LANES)
+#define UFP4_BYTE_LANES
 #include <ufp4/cpu/kernels/quantize/code_lanes.hpp>
 
 UFP4_BEGIN_LANES(quantize_kernel)
 
 /// What such rounders are set up with: unit, qmax, and the fraction of a unit from which on `rounding` goes away from
 /// zero as cut[0]; of floats the bits of the mantissa, and the sign bit as sign_mask.
-inline rounding_plan wide_plan(const format_spec& f, rounding_spec::kind rounding) {
+inline rounding_plan byte_plan(const format_spec& f, rounding_spec::kind rounding) {
   rounding_plan p;
   p.unit = f.grid.unit;
   p.qmax = f.grid.qmax;
   p.cut[0] = rounding == rounding_spec::kind::nearest_away ? 0.5f : infinity;
-  if (f.wide == wide_element::int8) return p;
-  const minifloat layout = wide_layout(f.wide);
+  if (f.byte == byte_element::int8) return p;
+  const minifloat layout = byte_layout(f.byte);
   p.mantissa_bits = static_cast<std::uint32_t>(layout.mantissa_bits);
   p.sign_mask = layout.sign_bit();
   return p;
 }
 
 /// To nearest even: the sum with 1.5 * 2^23 units has the code in its low byte.
-struct wide_nearest {
+struct byte_nearest {
   static constexpr bool is_stochastic = false;
   f32 least, most, shift;
-  UFP4_LANE explicit wide_nearest(const rounding_plan& p)
+  UFP4_LANE explicit byte_nearest(const rounding_plan& p)
       : least(broadcast(-p.qmax)), most(broadcast(p.qmax)), shift(broadcast(p.unit * 12582912.0f)) {}
   UFP4_LANE u32 operator()(f32 t, u32) const { return as_bits(at_most(at_least(t, least), most) + shift); }
 };
@@ -35,10 +35,10 @@ struct wide_nearest {
 /// Any policy, on the units of the magnitude: the integer below them, and one more if a fraction, which is exact,
 /// reaches a limit.
 template <bool is_random>
-struct wide_rounder {
+struct byte_rounder {
   static constexpr bool is_stochastic = is_random;
   f32 per_unit, away;  ///< `away`: the fraction that rounds up
-  UFP4_LANE explicit wide_rounder(const rounding_plan& p)
+  UFP4_LANE explicit byte_rounder(const rounding_plan& p)
       : per_unit(broadcast(1.0f / p.unit)), away(broadcast(p.cut[0])) {}
   UFP4_LANE u32 operator()(f32 t, u32 random) const {
     const f32 units = magnitude_at_most(t * per_unit, broadcast(127.0f));
@@ -56,10 +56,10 @@ struct wide_rounder {
 
 /// Codes of floats. In the binade of a magnitude they count multiples of its quantum: those of the magnitude and, for
 /// each binade from the smallest on, 2^mantissa_bits. Subnormal numbers have the quantum of the smallest binade.
-struct wide_float_codes {
+struct byte_float_codes {
   std::uint32_t dropped, sign;  ///< bits of a binary32 mantissa that the float has not; place of its sign bit
   f32 qmax, normal;
-  UFP4_LANE explicit wide_float_codes(const rounding_plan& p)
+  UFP4_LANE explicit byte_float_codes(const rounding_plan& p)
       : dropped(23 - p.mantissa_bits),
         sign(31 - static_cast<std::uint32_t>(__builtin_ctz(p.sign_mask))),
         qmax(broadcast(p.qmax)),
@@ -73,9 +73,9 @@ struct wide_float_codes {
 };
 
 /// To nearest even: the sum with 2^23 quanta counts them.
-struct wide_float_nearest : wide_float_codes {
+struct byte_float_nearest : byte_float_codes {
   static constexpr bool is_stochastic = false;
-  UFP4_LANE explicit wide_float_nearest(const rounding_plan& p) : wide_float_codes(p) {}
+  UFP4_LANE explicit byte_float_nearest(const rounding_plan& p) : byte_float_codes(p) {}
   UFP4_LANE u32 operator()(f32 t, u32) const {
     const f32 a = magnitude_at_most(t, qmax);
     const u32 binade = this->binade(a), shift = binade + (dropped << 23);
@@ -83,12 +83,12 @@ struct wide_float_nearest : wide_float_codes {
   }
 };
 
-/// Any policy, as wide_rounder has them.
+/// Any policy, as byte_rounder has them.
 template <bool is_random>
-struct wide_float_rounder : wide_float_codes {
+struct byte_float_rounder : byte_float_codes {
   static constexpr bool is_stochastic = is_random;
   f32 away;
-  UFP4_LANE explicit wide_float_rounder(const rounding_plan& p) : wide_float_codes(p), away(broadcast(p.cut[0])) {}
+  UFP4_LANE explicit byte_float_rounder(const rounding_plan& p) : byte_float_codes(p), away(broadcast(p.cut[0])) {}
   UFP4_LANE u32 operator()(f32 t, u32 random) const {
     const f32 a = magnitude_at_most(t, qmax);
     const u32 binade = this->binade(a);
@@ -105,7 +105,7 @@ struct wide_float_rounder : wide_float_codes {
 };
 
 template <class Rounder>
-void code_wide(const rounding_plan& p, const lane_blocks& v, u32* words) {
+void code_byte_elements(const rounding_plan& p, const lane_blocks& v, u32* words) {
   const Rounder rounder(p);
   const float* x = v.x;
   u32 random_words[Rounder::is_stochastic ? max_transform / 8 : 1][4];
@@ -130,16 +130,18 @@ void code_wide(const rounding_plan& p, const lane_blocks& v, u32* words) {
 }
 
 template <features needs, template <bool> class Rounder, class Nearest>
-code_blocks* code_wide_by(rounding_spec::kind rounding) {
+code_blocks* code_byte_elements_by(rounding_spec::kind rounding) {
   if constexpr (has(needs, features::random_bits))
-    if (rounding == rounding_spec::kind::stochastic) return &code_wide<Rounder<true>>;
-  return rounding == rounding_spec::kind::nearest_even ? &code_wide<Nearest> : &code_wide<Rounder<false>>;
+    if (rounding == rounding_spec::kind::stochastic) return &code_byte_elements<Rounder<true>>;
+  return rounding == rounding_spec::kind::nearest_even ? &code_byte_elements<Nearest>
+                                                       : &code_byte_elements<Rounder<false>>;
 }
 template <features needs>
-code_blocks* code_wide_of(wide_element what, rounding_spec::kind rounding) {
+code_blocks* code_byte_elements_of(byte_element what, rounding_spec::kind rounding) {
   if constexpr (has(needs, features::byte_float))
-    if (what != wide_element::int8) return code_wide_by<needs, wide_float_rounder, wide_float_nearest>(rounding);
-  return code_wide_by<needs, wide_rounder, wide_nearest>(rounding);
+    if (what != byte_element::int8)
+      return code_byte_elements_by<needs, byte_float_rounder, byte_float_nearest>(rounding);
+  return code_byte_elements_by<needs, byte_rounder, byte_nearest>(rounding);
 }
 UFP4_END_LANES
 #endif

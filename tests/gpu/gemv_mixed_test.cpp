@@ -1,9 +1,9 @@
-// ufp4 - gemv_plain_sm80, few rows times 4-bit weights: the host's bits where every sum is exact, else
+// ufp4 - gemv_mixed_sm80, few rows times 4-bit weights: the host's bits where every sum is exact, else
 // within the bound of fast.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/gemm_fast_check.hpp"
 
-#include <ufp4/cuda/gemv_plain_sm80.hpp>
+#include <ufp4/cuda/gemv_mixed_sm80.hpp>
 #include <ufp4/gpu/gemm.hpp>
 #include <ufp4/ufp4.hpp>
 
@@ -17,17 +17,17 @@ using namespace ufp4;
 
 namespace {
 
-const gpu::gemm_kernel& kernel = gpu::kernels::gemv_plain_sm80<>;
+const gpu::gemm_kernel& kernel = gpu::kernels::gemv_mixed_sm80<>;
 
-/// A plain matrix on both sides of the bus.
+/// An unquantized matrix on both sides of the bus.
 template <class T>
-struct plain_rows {
+struct unquantized_rows {
   std::size_t rows, cols, stride;
   std::vector<T> host;
   gpu::buffer<T> device;
 
   template <class Value>
-  plain_rows(std::size_t m, std::size_t k, const Value& value, std::size_t gap = 0)
+  unquantized_rows(std::size_t m, std::size_t k, const Value& value, std::size_t gap = 0)
       : rows(m), cols(k), stride(k + gap), host(m * stride), device(0) {
     for (T& x : host) x = T(value());
     device = gpu::buffer<T>{std::span<const T>(host)};
@@ -42,7 +42,7 @@ struct exact_operands {
   std::mt19937_64 gen{support::seed(31)};
   quantized_matrix<F> weights;
   gpu::quantized_matrix<F> device_weights;
-  plain_rows<T> x;
+  unquantized_rows<T> x;
 
   exact_operands(std::size_t m, std::size_t n, std::size_t k, std::size_t gap = 0)
       : weights(make(n, k)),
@@ -98,7 +98,7 @@ void check_bound(model::scales kind, int exponent = 0, bool least = false) {
   if (least)
     for (auto& s : weights.scales()) s = F::scale_type::from_bits(static_cast<std::uint8_t>(gen() % 2));
   const gpu::quantized_matrix<F> there{weights.view()};
-  const plain_rows<T> x(m, k, [&] { return std::ldexp(normal(gen), exponent); });
+  const unquantized_rows<T> x(m, k, [&] { return std::ldexp(normal(gen), exponent); });
   std::vector<float> decoded(n * k);
   dequantize(weights, matrix_view<float>{decoded.data(), n, k});
   const gpu::buffer<float> c(m * n);

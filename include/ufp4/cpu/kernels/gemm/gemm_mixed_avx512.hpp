@@ -7,25 +7,25 @@
 // | folded | value * scale, a bf16 number: in products of more than few_rows rows, for scales of 8 bits          |
 // | apart  | value; the sum of each block is scaled: otherwise, and where a product is subnormal or infinite     |
 //
-// A slice of 256 k of an element is summed from +0 by vdpbf16ps, the terms of less weight first (gemm_integers.hpp),
-// and added to the slices before it. Roundings (numerics 6), in units of 2^-24 of the sum of magnitudes: one for each
-// of at most 256 k, less than 2 for a second term, one for each slice or block after the first. That is at most K + 2,
+// A panel of 256 k of an element is summed from +0 by vdpbf16ps, the terms of less weight first (gemm_integers.hpp),
+// and added to the panels before it. Roundings (numerics 6), in units of 2^-24 of the sum of magnitudes: one for each
+// of at most 256 k, less than 2 for a second term, one for each panel or block after the first. That is at most K + 2,
 // and the roundings of the result take 3. Folded sums below 2^-126 are flushed, at most one for each k.
 #pragma once
 
-#include <ufp4/cpu/kernels/gemm/gemv_plain_avx512.hpp>
+#include <ufp4/cpu/kernels/gemm/gemv_mixed_avx512.hpp>
 
 UFP4_BEGIN_REGION(avx512, UFP4_AVX512_BF16)
 
 /// Scales of two times sixteen columns, sixteen floats a block, and the values of their codes.
-struct plain_panel {
+struct mixed_panel {
   static constexpr std::size_t halves = 2, cols = halves * lanes, depth = 256;
   static constexpr std::size_t most_blocks = depth / 8;
 
   alignas(64) std::uint32_t pairs[depth / 2][halves][lanes];
   alignas(64) float scale[halves][most_blocks * lanes];
   alignas(64) std::uint8_t staged[staged_code_bytes(depth)];
-  std::size_t k, length;  ///< of the slice
+  std::size_t k, length;  ///< of the panel
   bool folded;
 
   /// Lines of the next panel. They are prefetched a few at a time while this one is multiplied: a core waits for memory
@@ -43,28 +43,28 @@ struct plain_panel {
   }
 };
 
-struct plain_gemm {
-  static constexpr std::size_t tile_rows = 12, tile_cols = plain_panel::cols, depth = plain_panel::depth;
+struct mixed_gemm {
+  static constexpr std::size_t tile_rows = 12, tile_cols = mixed_panel::cols, depth = mixed_panel::depth;
   static constexpr std::size_t few_rows = 32;  ///< with more, folding the scales takes less time than applying them
 
   /// Of the whole product, so that no bit depends on how it is divided.
   static bool folds(const gemm_job& job) { return job.out.rows > few_rows && products_fit(job.right.q); }
   /// Products in binary32 are faster for two to four rows, and for two terms unless scales are folded.
   static bool takes(const gemm_job& job) {
-    return plain_fits(job) && (bf16_terms(job.left) == 1 ? job.out.rows > 4 : folds(job));
+    return mixed_fits(job) && (bf16_terms(job.left) == 1 ? job.out.rows > 4 : folds(job));
   }
 
-  // ---- Left: tiles of `live` rows in slices: whether an element needs fma; then a dword a row for each term and pair.
+  // ---- Left: tiles of `live` rows in panels: whether an element needs fma; then a dword a row for each term and pair.
 
   static constexpr std::size_t header = 64;
   /// With a vector that is written beyond the last dwords.
-  static std::size_t slice_bytes(const gemm_job& job, std::size_t live, std::size_t length) {
+  static std::size_t panel_bytes(const gemm_job& job, std::size_t live, std::size_t length) {
     return up(header + bf16_terms(job.left) * length / 2 * live * 4 + sizeof(u32));
   }
   static std::size_t tile_bytes(const gemm_job& job, std::size_t live) {
     const std::size_t k = job.padded(), rest = k % depth;
     if (live == 0) return 0;
-    return k / depth * slice_bytes(job, live, depth) + (rest == 0 ? 0 : slice_bytes(job, live, rest));
+    return k / depth * panel_bytes(job, live, depth) + (rest == 0 ? 0 : panel_bytes(job, live, rest));
   }
   static std::size_t left_bytes(const gemm_job& job, std::size_t rows) {
     return rows / tile_rows * tile_bytes(job, tile_rows) + tile_bytes(job, rows % tile_rows);
@@ -84,7 +84,7 @@ struct plain_gemm {
       const std::size_t left = job.padded() - k, length = left < depth ? left : depth;
       std::uint32_t tiny = 0;
       for (std::size_t r = 0; r < live; ++r)
-        tiny |= plain_pairs<terms>(job.left.plain, row + r, k, length, pairs[r], most);
+        tiny |= unquantized_pairs<terms>(job.left.unquantized, row + r, k, length, pairs[r], most);
       store(out, tiny);
       std::byte* to = out + header;
       for (std::size_t t = 0; t < terms; ++t)
@@ -93,7 +93,7 @@ struct plain_gemm {
           load_transposed(reinterpret_cast<const float*>(pairs[0] + t * most + i), step, v);
           for (std::size_t j = 0; j < lanes && i + j < length / 2; ++j, to += live * 4) store(to, v[j]);
         }
-      out += slice_bytes(job, live, length);
+      out += panel_bytes(job, live, length);
     }
   }
 
@@ -101,7 +101,7 @@ struct plain_gemm {
 
   /// Half a panel; `live` of its columns exist.
   template <bool folded>
-  static void decode_half(const gemm_job& job, std::size_t half, std::size_t col, std::size_t live, plain_panel& p) {
+  static void decode_half(const gemm_job& job, std::size_t half, std::size_t col, std::size_t live, mixed_panel& p) {
     const quantized_source& q = job.right.q;
     const code_rows codes = codes_of(q, col, live, p.k, p.length, p.staged);
     const u32 table = bf16_table(q.format.grid);
@@ -116,7 +116,7 @@ struct plain_gemm {
         f32 by{};
         if constexpr (folded) by = load(scale + ((k + 8 * j) >> shift) * lanes);
 #pragma GCC unroll 4
-        for (std::uint32_t i = 0; i < 4; ++i, to += plain_panel::cols) {
+        for (std::uint32_t i = 0; i < 4; ++i, to += mixed_panel::cols) {
           const u32 v = lookup_words(table, group.v[j] >> 4 * i);
           store(to, folded ? folded_pair(v, by) : v);
         }
@@ -128,8 +128,8 @@ struct plain_gemm {
     return as_bits(as_float(pair & 0xFFFF0000u) * by) | as_bits(as_float(pair << 16) * by) >> 16;
   }
 
-  /// Lists the codes and scales of a slice of sixteen columns, which are short runs of sixteen rows, or two runs.
-  static void list_lines(const quantized_source& q, std::size_t col, std::size_t k, plain_panel& p) {
+  /// Lists the codes and scales of a panel of sixteen columns, which are short runs of sixteen rows, or two runs.
+  static void list_lines(const quantized_source& q, std::size_t col, std::size_t k, mixed_panel& p) {
     if (col >= q.rows || k >= q.padded_cols) return;
     const auto length = static_cast<std::size_t>(q.format.block.cols);
     const auto bytes = static_cast<std::size_t>(scale_bytes(q.format.scale));
@@ -143,12 +143,12 @@ struct plain_gemm {
   }
   /// `next_col`, `next_k`: the panel that is decoded after this one.
   static void decode(const gemm_job& job, const gemm_part& columns, std::size_t next_col, std::size_t next_k,
-                     plain_panel& p) {
+                     mixed_panel& p) {
     const quantized_source& q = job.right.q;
     const std::size_t blocks = p.length / job.block;
     p.folded = folds(job);
-    p.prefetch_lines(plain_panel::most_lines);  // what is left
-    for (std::size_t h = 0, col = columns.col; h < plain_panel::halves; ++h, col += lanes) {
+    p.prefetch_lines(mixed_panel::most_lines);  // what is left
+    for (std::size_t h = 0, col = columns.col; h < mixed_panel::halves; ++h, col += lanes) {
       const std::size_t before = h * lanes, left = columns.cols > before ? columns.cols - before : 0;
       const std::size_t live = left < lanes ? left : lanes;
       if (live == 0) break;
@@ -156,7 +156,7 @@ struct plain_gemm {
       if (p.folded && q.format.scale == scale_kind::e8m0 && any_scale_outside(scales_in_range(q), p.scale[h], blocks))
         p.folded = blocks_fit(q, col, live, p.k, p.length);
     }
-    for (std::size_t h = 0, col = columns.col; h < plain_panel::halves; ++h, col += lanes) {
+    for (std::size_t h = 0, col = columns.col; h < mixed_panel::halves; ++h, col += lanes) {
       const std::size_t before = h * lanes, left = columns.cols > before ? columns.cols - before : 0;
       if (left == 0) {
         for (std::size_t i = 0; i < p.length / 2; ++i) store(p.pairs[i][h], u32{});
@@ -173,11 +173,11 @@ struct plain_gemm {
 
   template <std::size_t rows>
   struct tile_sums {
-    f32 v[rows][plain_panel::halves] = {};
+    f32 v[rows][mixed_panel::halves] = {};
   };
   /// Adds `count` pairs; those of the left operand are `step` dwords apart.
   template <std::size_t step, std::size_t rows>
-  UFP4_LANE static void add_products(tile_sums<rows>& sum, const std::uint32_t (*pairs)[plain_panel::halves][lanes],
+  UFP4_LANE static void add_products(tile_sums<rows>& sum, const std::uint32_t (*pairs)[mixed_panel::halves][lanes],
                                      const std::uint32_t* left, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i, left += step) {
       const u32 first = load_as<u32>(pairs[i][0]), second = load_as<u32>(pairs[i][1]);
@@ -195,20 +195,20 @@ struct plain_gemm {
 #pragma GCC unroll 12
     for (std::size_t r = 0; r < rows; ++r)
 #pragma GCC unroll 2
-      for (std::size_t h = 0; h < plain_panel::halves; ++h, acc += lanes) store(acc, load(acc) + sum.v[r][h]);
+      for (std::size_t h = 0; h < mixed_panel::halves; ++h, acc += lanes) store(acc, load(acc) + sum.v[r][h]);
   }
 
   template <std::size_t rows>
-  static void multiply_folded(plain_panel& p, std::size_t terms, const std::uint32_t* left, float* acc) {
+  static void multiply_folded(mixed_panel& p, std::size_t terms, const std::uint32_t* left, float* acc) {
     tile_sums<rows> sum;
     p.prefetch_lines(16);
     for (std::size_t t = 0; t < terms; ++t)
       add_products<rows>(sum, p.pairs, left + t * p.length / 2 * rows, p.length / 2);
     add_sums(sum, acc);
   }
-  /// At most six rows, so that the sums of a block and of the slice stay in registers.
+  /// At most six rows, so that the sums of a block and of the panel stay in registers.
   template <std::size_t rows, std::size_t first, std::size_t count>
-  static void multiply_blocks(plain_panel& p, std::size_t block, std::size_t terms, const std::uint32_t* left,
+  static void multiply_blocks(mixed_panel& p, std::size_t block, std::size_t terms, const std::uint32_t* left,
                               float* acc) {
     tile_sums<count> all;
     const float* scale = p.scale[0];
@@ -217,26 +217,26 @@ struct plain_gemm {
       p.prefetch_lines(2);
       for (std::size_t t = 0; t < terms; ++t)
         add_products<rows>(sum, p.pairs + k / 2, left + (t * p.length + k) / 2 * rows + first, block / 2);
-      const f32 by[] = {load(scale), load(scale + plain_panel::most_blocks * lanes)};
+      const f32 by[] = {load(scale), load(scale + mixed_panel::most_blocks * lanes)};
 #pragma GCC unroll 6
       for (std::size_t r = 0; r < count; ++r)
 #pragma GCC unroll 2
-        for (std::size_t h = 0; h < plain_panel::halves; ++h) all.v[r][h] = fma(sum.v[r][h], by[h], all.v[r][h]);
+        for (std::size_t h = 0; h < mixed_panel::halves; ++h) all.v[r][h] = fma(sum.v[r][h], by[h], all.v[r][h]);
     }
     add_sums(all, acc + first * tile_cols);
   }
   template <std::size_t rows>
-  static void multiply_apart(plain_panel& p, std::size_t block, std::size_t terms, const std::uint32_t* left,
+  static void multiply_apart(mixed_panel& p, std::size_t block, std::size_t terms, const std::uint32_t* left,
                              float* acc) {
     constexpr std::size_t half = rows > 6 ? rows - rows / 2 : rows;
     multiply_blocks<rows, 0, half>(p, block, terms, left, acc);
     if constexpr (half != rows) multiply_blocks<rows, half, rows - half>(p, block, terms, left, acc);
   }
   /// By fma, which keeps subnormal numbers.
-  [[gnu::cold]] static void multiply_by_fma(const plain_panel& p, std::size_t rows, std::size_t block,
+  [[gnu::cold]] static void multiply_by_fma(const mixed_panel& p, std::size_t rows, std::size_t block,
                                             std::size_t terms, const std::uint32_t* left, float* acc) {
     for (std::size_t r = 0; r < rows; ++r)
-      for (std::size_t h = 0; h < plain_panel::halves; ++h, acc += lanes) {
+      for (std::size_t h = 0; h < mixed_panel::halves; ++h, acc += lanes) {
         f32 all{};
         for (std::size_t k = 0; k < p.length; k += block) {
           f32 sum{};
@@ -259,17 +259,17 @@ struct plain_gemm {
       default: return with_rows(rows, f);
     }
   }
-  static void multiply_tile(const gemm_job& job, plain_panel& p, std::size_t live, const std::byte* slice, float* acc) {
+  static void multiply_tile(const gemm_job& job, mixed_panel& p, std::size_t live, const std::byte* panel, float* acc) {
     const std::size_t terms = bf16_terms(job.left);
-    const auto* left = reinterpret_cast<const std::uint32_t*>(slice + header);
-    if (*reinterpret_cast<const std::uint32_t*>(slice) != 0)
+    const auto* left = reinterpret_cast<const std::uint32_t*>(panel + header);
+    if (*reinterpret_cast<const std::uint32_t*>(panel) != 0)
       return multiply_by_fma(p, live, job.block, terms, left, acc);
     with_tile_rows(live, [&]<std::size_t rows>() {
       p.folded ? multiply_folded<rows>(p, terms, left, acc) : multiply_apart<rows>(p, job.block, terms, left, acc);
     });
   }
 
-  // ---- A part of C: slice by slice, so that the rows of a slice stay in the second-level cache for all panels.
+  // ---- A part of C: panel by panel, so that the rows of a panel stay in the second-level cache for all panels.
 
   static constexpr std::size_t part_rows = 516, part_cols = 4 * tile_cols;
 
@@ -278,24 +278,24 @@ struct plain_gemm {
     return up(rows * cols * sizeof(float));
   }
   static std::size_t scratch_bytes(const gemm_job& job, std::size_t rows) {
-    return sum_bytes(job, rows) + sizeof(plain_panel);
+    return sum_bytes(job, rows) + sizeof(mixed_panel);
   }
   /// Columns of a part from its column j on, at most those of a panel.
   static gemm_part panel_of(const gemm_part& part, std::size_t j) {
     const std::size_t left = part.cols - j;
     return {part.row, part.rows, part.col + j, left < tile_cols ? left : tile_cols};
   }
-  static void multiply_panel(const gemm_job& job, const gemm_part& columns, const std::byte* left, plain_panel& p,
+  static void multiply_panel(const gemm_job& job, const gemm_part& columns, const std::byte* left, mixed_panel& p,
                              float* acc) {
     for (std::size_t i = 0; i < columns.rows; i += tile_rows) {
       const std::size_t live = columns.rows - i < tile_rows ? columns.rows - i : tile_rows;
-      multiply_tile(job, p, live, left + left_bytes(job, i) + p.k / depth * slice_bytes(job, live, depth),
+      multiply_tile(job, p, live, left + left_bytes(job, i) + p.k / depth * panel_bytes(job, live, depth),
                     acc + i * tile_cols);
     }
   }
   static void multiply(const gemm_job& job, const gemm_part& part, const std::byte* left, std::byte* scratch) {
     auto* acc = reinterpret_cast<float*>(scratch);
-    plain_panel& p = *::new (scratch + sum_bytes(job, part.rows)) plain_panel;
+    mixed_panel& p = *::new (scratch + sum_bytes(job, part.rows)) mixed_panel;
     std::memset(acc, 0, part.rows * up(part.cols, tile_cols) * sizeof(float));
     for (p.k = 0; p.k < job.padded(); p.k += depth) {
       p.length = job.padded() - p.k < depth ? job.padded() - p.k : depth;
@@ -312,6 +312,6 @@ struct plain_gemm {
 };
 
 template <features needs = features::all>
-inline constexpr gemm_kernel gemm_plain_kernel = kernel_of<plain_gemm, needs>(
-    isa::avx512_bf16, "gemm_plain_avx512", 2, plain_gemm::part_rows, plain_gemm::part_cols, accumulate::fast);
+inline constexpr gemm_kernel gemm_mixed_kernel = kernel_of<mixed_gemm, needs>(
+    isa::avx512_bf16, "gemm_mixed_avx512", 2, mixed_gemm::part_rows, mixed_gemm::part_cols, accumulate::fast);
 UFP4_END_REGION

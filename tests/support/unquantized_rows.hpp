@@ -1,4 +1,4 @@
-// ufp4 - plain left operands of quantized_gemm in tests: a matrix with gaps between its rows, and the bound of fast.
+// ufp4 - unquantized left operands of quantized_gemm in tests: a matrix with gaps between rows, and the bound of fast.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace support {
 
-/// A plain matrix whose rows are `pad` elements apart from one another, and its values.
+/// An unquantized matrix whose rows are `pad` elements apart from one another, and its values.
 template <class T>
 struct plain {
   std::size_t rows, cols, step;
@@ -28,7 +28,7 @@ struct plain {
   ufp4::matrix_view<const T> view() const { return {data.data(), rows, cols, static_cast<std::ptrdiff_t>(step)}; }
 };
 
-/// The bound of numerics 6 for a plain operand.
+/// The bound of numerics 6 for an unquantized operand.
 struct plain_bound {
   model::bounded exact;
   std::vector<long double> least;  ///< of each column: what may be off besides the relative error

@@ -1,4 +1,4 @@
-// ufp4 - a matrix quantized piece by piece, for operations that decode each piece while it is in the cache.
+// ufp4 - a matrix quantized part by part, for operations that decode each part while it is in the cache.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,8 +7,8 @@
 namespace ufp4::cpu::detail::inline UFP4_CODE {
 
 /// The codes of a rectangle of whole strips and runs, small enough for the first-level cache.
-struct quantized_chunk {
-  static constexpr std::size_t elements = 4096;  ///< of a chunk; a single run of a strip may have more: 64 rows of 256
+struct quantized_part {
+  static constexpr std::size_t elements = 4096;  ///< of a part; a single run of a strip may have more: 64 rows of 256
   static constexpr std::size_t most = 64 * 256;
 
   alignas(64) std::uint8_t codes[most];
@@ -23,11 +23,11 @@ struct quantized_chunk {
 /// Calls body(part, strip, strips, k) for rectangles that cover strips first .. last - 1, in the order of columns, then
 /// those of the next strips: `part` is the job of `strips` strips from `strip` on and part.padded_cols columns from k.
 template <class Body>
-void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, const Body& body) {
+void for_parts(const quantize_job& whole, std::size_t first, std::size_t last, const Body& body) {
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
-  const std::size_t run = whole.run(), widest = quantized_chunk::elements / height / run * run;
+  const std::size_t run = whole.run(), widest = quantized_part::elements / height / run * run;
   const std::size_t cols = widest < run ? run : widest < whole.padded_cols ? widest : whole.padded_cols;
-  const std::size_t fit = cols == 0 ? 1 : quantized_chunk::elements / (cols * height), strips = fit == 0 ? 1 : fit;
+  const std::size_t fit = cols == 0 ? 1 : quantized_part::elements / (cols * height), strips = fit == 0 ? 1 : fit;
   for (std::size_t s = first; s < last; s += strips)
     for (std::size_t k = 0; k < whole.padded_cols; k += cols) {
       const std::size_t here = last - s < strips ? last - s : strips, row = s * height, left = whole.x.rows - row;
@@ -44,38 +44,39 @@ void for_chunks(const quantize_job& whole, std::size_t first, std::size_t last, 
 }
 
 /// The kernels of such an operation.
-struct chunk_kernels {
+struct part_kernels {
   quantize_function* quantize;
   dequantize_function* dequantize;
   hadamard_function* transform;  ///< or null, where no policy asks for one
 };
 template <features needs>
-chunk_kernels kernels_of_chunks(isa tier, const quantize_job& job, const kernel_coder& coder) {
-  chunk_kernels all{quantize_kernel_for(kernels::quantize<needs>, job, coder, tier).kernel,
-                    kernel_for(kernels::dequantize<needs>, tier).kernel, nullptr};
+part_kernels kernels_of_parts(isa tier, const quantize_job& job, const kernel_coder& coder) {
+  part_kernels all{quantize_kernel_for(kernels::quantize<needs>, job, coder, tier).kernel,
+                   kernel_for(kernels::dequantize<needs>, tier).kernel, nullptr};
   if constexpr (has(needs, features::transform)) all.transform = kernel_for(kernels::hadamard<needs>, tier).kernel;
   return all;
 }
 
-/// fake_quantize_strips by the kernels of an instruction set. A chunk is read before it is written: x may be out.
-inline void fake_quantize_chunks(const chunk_kernels& run, const quantize_job& whole, const kernel_coder& coder,
-                                 bool undo_transform, const sink& out, std::size_t first, std::size_t last,
-                                 quantize_report& report) {
+/// fake_quantize_strips by the kernels of an instruction set. A part is read before it is written: x may be out.
+inline void fake_quantize_parts(const part_kernels& run, const quantize_job& whole, const kernel_coder& coder,
+                                bool undo_transform, const sink& out, std::size_t first, std::size_t last,
+                                quantize_report& report) {
   const auto height = static_cast<std::size_t>(whole.format.block.rows);
   const auto size = static_cast<std::ptrdiff_t>(out.kind == dtype::f32 ? 4 : 2);
-  quantized_chunk chunk;
-  for_chunks(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t strips, std::size_t k) {
+  quantized_part staged;
+  for_parts(whole, first, last, [&](const quantize_job& job, std::size_t s, std::size_t strips, std::size_t k) {
     sink to = out;
     to.data = static_cast<char*>(out.data) + out.offset(s * height, k) * size;
     to.rows = job.x.rows;
     to.cols = job.x.cols;
-    run.quantize(job, coder, {chunk.codes, chunk.scales}, 0, strips, report);
+    run.quantize(job, coder, {staged.codes, staged.scales}, 0, strips, report);
     if (!undo_transform || job.transform.n == 1)
-      return run.dequantize(chunk.quantized(job, coder.tensor.decode, to.cols), to, 0, to.rows);
+      return run.dequantize(staged.quantized(job, coder.tensor.decode, to.cols), to, 0, to.rows);
     const auto stride = static_cast<std::ptrdiff_t>(job.padded_cols);
-    const sink decoded{chunk.values, dtype::f32, to.rows, job.padded_cols, stride, 1};
-    run.dequantize(chunk.quantized(job, coder.tensor.decode, job.padded_cols), decoded, 0, to.rows);
-    run.transform(job.transform, true, {chunk.values, dtype::f32, to.rows, job.padded_cols, stride, 1}, to, 0, to.rows);
+    const sink decoded{staged.values, dtype::f32, to.rows, job.padded_cols, stride, 1};
+    run.dequantize(staged.quantized(job, coder.tensor.decode, job.padded_cols), decoded, 0, to.rows);
+    run.transform(job.transform, true, {staged.values, dtype::f32, to.rows, job.padded_cols, stride, 1}, to, 0,
+                  to.rows);
   });
 }
 
