@@ -17,7 +17,7 @@ void each_of_batch(const char* operation, const cpu::context& ctx, const format_
                    batch_amax which, O options, const Body& body) {
   expects(which <= batch_amax::own, operation, ": invalid batch_amax ", static_cast<unsigned>(which));
   expects(which == batch_amax::shared || format.has_tensor_scale(), operation,
-          ": batch_amax::own has no effect: the format has no tensor scale");
+          ": " UFP4_NO_TENSOR_SCALE("batch_amax::own"));
   expects(which == batch_amax::shared || !options.has_amax, operation,
           ": batch_amax::own contradicts a tensor_amax, which all matrices share");
   expects(!options.has_shard, operation, ": a batch sets the shard of each matrix itself; leave shard out");

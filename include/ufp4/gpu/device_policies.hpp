@@ -70,7 +70,7 @@ auto collect(const Policies&... policies) {
 template <any_block_format F, class... Policies>
 auto collect_for(const Policies&... policies) {
   constexpr bool has_amax_at = (std::same_as<Policies, tensor_amax_at> || ...);
-  static_assert(F::has_tensor_scale || !has_amax_at, "tensor_amax_at has no effect: the format has no tensor scale");
+  static_assert(F::has_tensor_scale || !has_amax_at, UFP4_NO_TENSOR_SCALE("tensor_amax_at"));
   ufp4::detail::can_apply<F, (std::same_as<Policies, tensor_amax> || ...),
                           (std::same_as<Policies, shard> || ...) && !has_amax_at>();
   return detail::collect(policies...);

@@ -26,8 +26,7 @@ void check_quantize(const char* operation, const matrix_view<T>& x, const quanti
                     const O& all) {
   ufp4::detail::check_quantize<F>(operation, x, all.host, false, all.has_amax_at);
   check_places(operation, "x", x.rows(), x.cols());
-  expects(!all.has_amax_at || format_of<F>::has_tensor_scale, operation,
-          ": tensor_amax_at has no effect: the format has no tensor scale");
+  expects(!all.has_amax_at || format_of<F>::has_tensor_scale, operation, ": " UFP4_NO_TENSOR_SCALE("tensor_amax_at"));
   expects(!all.has_amax_at || all.amax_at != nullptr, operation, ": tensor_amax_at is null");
   expects(!all.counts || all.report != nullptr, operation, ": count_at is null");
   expects(out.rows() == x.rows() && out.cols() == x.cols(), operation, ": shape mismatch: out is ", out.rows(), " x ",

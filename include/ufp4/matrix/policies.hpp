@@ -168,12 +168,16 @@ constexpr auto collect_as_data(const Policies&... policies) {
   return collect<(format_features | ... | features_of_scalar<T>)>(policies...);
 }
 
+/// Messages of static assertions and of run-time checks.
+#define UFP4_NO_TENSOR_SCALE(policy) policy " has no effect: the format has no tensor scale"
+/// The same.
+#define UFP4_NO_AMAX_OF_SHARD "a shard of a format with a tensor scale needs the tensor_amax of the whole operand"
+
 /// Whether policies of these kinds can apply to a format; otherwise the program does not compile.
 template <any_block_format F, bool has_amax, bool has_shard>
 constexpr bool can_apply() {
-  static_assert(F::has_tensor_scale || !has_amax, "tensor_amax has no effect: the format has no tensor scale");
-  static_assert(!F::has_tensor_scale || has_amax || !has_shard,
-                "a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  static_assert(F::has_tensor_scale || !has_amax, UFP4_NO_TENSOR_SCALE("tensor_amax"));
+  static_assert(!F::has_tensor_scale || has_amax || !has_shard, UFP4_NO_AMAX_OF_SHARD);
   return true;
 }
 /// collect() for a format that is known at compile time: policies that cannot apply to it do not compile.
@@ -220,11 +224,9 @@ inline void check_settings(const char* operation, const quantize_settings& o, co
   const std::uint32_t amax = opaque_bits(o.global_amax);
   expects(amax <= max_finite_bits || amax == sign_mask, operation, ": tensor_amax must be finite and >= 0, got ",
           o.global_amax);
-  expects(!o.has_amax || format.has_tensor_scale(), operation,
-          ": tensor_amax has no effect: the format has no tensor scale");
+  expects(!o.has_amax || format.has_tensor_scale(), operation, ": " UFP4_NO_TENSOR_SCALE("tensor_amax"));
   if (!o.has_shard) return;
-  expects(!format.has_tensor_scale() || o.has_amax || amax_is_known, operation,
-          ": a shard of a format with a tensor scale needs the tensor_amax of the whole operand");
+  expects(!format.has_tensor_scale() || o.has_amax || amax_is_known, operation, ": " UFP4_NO_AMAX_OF_SHARD);
   check_shard(operation, o.place, format, o.transform, cols);
 }
 
