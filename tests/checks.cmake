@@ -69,9 +69,9 @@ set_tests_properties(packages_cuda_package packages_cuda_subdirectory PROPERTIES
 include(dependencies/tests.cmake)
 
 # Other projects' packages give the same bits.
-set(ufp4_outside_checks ml_dtypes gfloat blocks interop weights)
+set(ufp4_outside_checks ml_dtypes blocks interop weights)
 if(UFP4_TEST_LEVEL STREQUAL nightly)
-  list(APPEND ufp4_outside_checks packers) # PyTorch, 5 GB
+  list(APPEND ufp4_outside_checks gfloat packers) # PyTorch, 5 GB
 endif()
 foreach(check IN LISTS ufp4_outside_checks)
   set(driver scalar_driver)
@@ -125,11 +125,10 @@ endif()
 ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINARY_DIR}/gpu --targets ${ufp4_cuda_targets})
 # Every GPU test and the bench, without the assembler; with it: gpu_prepare.
 ufp4_bash_check(gpu_sources 900 tests/gpu/borrowed.sh check)
-ufp4_bash_check(gpu_sources_hip 900 tests/gpu/borrowed.sh check --vendor amd)
 ufp4_bash_check(gpu_sass 900 tests/gpu/sass_check.sh --out ${PROJECT_BINARY_DIR}/gpu --targets ${ufp4_cuda_targets}) # the cubins of gpu_compile_cuda
 # What runs on a borrowed GPU, end to end without one.
 ufp4_bash_check(gpu_borrowed 600 tests/gpu/borrowed_rehearsal.sh $<TARGET_FILE:ufp4_gpu_kernels>)
-set(use_every_core gpu_compile_cuda gpu_sources gpu_sources_hip gpu_sass gpu_borrowed)
+set(use_every_core gpu_compile_cuda gpu_sources gpu_sass gpu_borrowed)
 set_tests_properties(${use_every_core} PROPERTIES RUN_SERIAL TRUE)
 set_tests_properties(gpu_sass PROPERTIES DEPENDS gpu_compile_cuda)
 
@@ -137,6 +136,7 @@ if(UFP4_TEST_LEVEL STREQUAL full)
   return()
 endif()
 
+ufp4_bash_check(gpu_sources_hip 900 tests/gpu/borrowed.sh check --vendor amd)
 ufp4_bash_check(gpu_compile_hip 1800 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip)
 ufp4_bash_check(gpu_compiled 1800 tests/gpu/compiled.sh --out ${PROJECT_BINARY_DIR}/compiled)
 # The compilers of this distribution, in every dialect and setting.
@@ -145,4 +145,4 @@ ufp4_bash_check(tidy 7200 tests/tidy.sh)
 ufp4_bash_check(gpu_prepare 3600 tests/gpu/borrowed.sh prepare)
 ufp4_bash_check(gpu_interpreted 3600 tests/gpu/borrowed.sh interpret)
 ufp4_bash_check(nightly_fuzz 7200 tests/fuzz/run.sh --seconds 600 --out ${PROJECT_BINARY_DIR}/fuzz)
-set_tests_properties(gpu_compile_hip gpu_compiled compilers tidy gpu_prepare gpu_interpreted nightly_fuzz PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(gpu_sources_hip gpu_compile_hip gpu_compiled compilers tidy gpu_prepare gpu_interpreted nightly_fuzz PROPERTIES RUN_SERIAL TRUE)

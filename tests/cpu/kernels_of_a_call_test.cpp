@@ -1,6 +1,6 @@
 // ufp4 - the kernels that are compiled for what the types of a call show give the portable kernels' bits on every tier.
 // SPDX-License-Identifier: Apache-2.0
-// ctest: alone
+// ctest: alone full
 #undef UFP4_EXTERNAL_KERNELS  // the kernels that other tests share are compiled for every call
 #include <ufp4/analysis/measure.hpp>
 #include <ufp4/gemm.hpp>

@@ -1,6 +1,6 @@
 // ufp4 - a call instantiates the kernels that the types of its arguments leave: they run, with the bits of all kernels.
 // SPDX-License-Identifier: Apache-2.0
-// ctest: alone simulator timeout=600
+// ctest: alone full simulator timeout=600
 #define UFP4_TEST_OWN_KERNELS
 #include "gpu/device.hpp"
 
