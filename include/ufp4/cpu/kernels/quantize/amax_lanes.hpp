@@ -13,21 +13,6 @@ inline std::uint32_t largest_lane(u32 v) {
   return largest;
 }
 
-/// The amax of the finite ones of `count` elements, a multiple of `lanes`. They are read a second time only where one
-/// is not finite.
-inline std::uint32_t finite_amax(const float* x, std::size_t count) {
-  u32 amax{};
-  for (std::size_t i = 0; i < count; i += lanes) amax = maximum(amax, as_bits(magnitude(load(x + i))));
-  const std::uint32_t largest = largest_lane(amax);
-  if (largest < infinity_bits) return largest;
-  amax = u32{};
-  for (std::size_t i = 0; i < count; i += lanes) {
-    const u32 m = as_bits(magnitude(load(x + i)));
-    amax = maximum(amax, m < infinity_bits ? m : u32{});
-  }
-  return largest_lane(amax);
-}
-
 /// amax without a transform: any order of elements gives it, so contiguous columns are read as rows.
 inline std::uint32_t amax_untransformed(source x, std::size_t first, std::size_t last) {
   constexpr std::size_t part = 1024;
@@ -46,18 +31,12 @@ inline std::uint32_t amax_untransformed(source x, std::size_t first, std::size_t
         read_row(x, i, k, count, staged);
         for (std::size_t j = count; j % lanes != 0; ++j) staged[j] = 0.0f;
       }
-      const std::uint32_t here = finite_amax(p, up(count, lanes));
+      u32 amax{};
+      for (std::size_t j = 0; j < count; j += lanes) amax = maximum(amax, as_bits(magnitude(load(p + j))));
+      const std::uint32_t here = largest_lane(finite_amax(p, up(count, lanes) / lanes, amax));
       largest = here > largest ? here : largest;
     }
   return largest;
-}
-
-/// The amax of the finite elements of a tile, `span` a lane.
-inline std::uint32_t amax_of(const tile& t, std::size_t span) {
-  u32 amax = t.amax[0];
-  for (std::size_t g = 1; g < span / 16; ++g) amax = maximum(amax, t.amax[g]);
-  const std::uint32_t largest = largest_lane(amax);
-  return largest < infinity_bits ? largest : finite_amax(t.x, span * lanes);
 }
 
 /// The amax of whole panels of contiguous elements, transformed in runs of 16; not the bits of a finite number if an
@@ -121,7 +100,7 @@ std::uint32_t amax_transformed(source x, const transform_spec& t, std::size_t fi
     for (std::size_t k = finite ? whole * tile_cols : 0; k < width; k += tile_cols) {
       const std::size_t rows = last - row, runs = (width - k) / run, count = columns ? rows : runs;
       (columns ? read_columns : read_runs)(x, h, row, k, run, count < lanes ? count : lanes, one, 0);
-      const std::uint32_t here = amax_of(one, run);
+      const std::uint32_t here = largest_lane(finite_amax(one.x, run, block_amax(one, 0, run)));
       largest = here > largest ? here : largest;
     }
   }

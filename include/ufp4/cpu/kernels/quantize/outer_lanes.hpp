@@ -69,11 +69,7 @@ class outer_tiles {
   std::size_t read(std::size_t row, std::size_t k) {
     const std::size_t runs = runs_from(k), blocks = (runs + lanes - 1) / lanes * blocks_;
     read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const u32* const sixteen = tile_.amax + b * block_ / 16;
-      amax_[b] = sixteen[0];
-      for (std::size_t g = 1; g < block_ / 16; ++g) amax_[b] = maximum(amax_[b], sixteen[g]);
-    }
+    for (std::size_t b = 0; b < blocks; ++b) amax_[b] = block_amax(tile_, b, block_);
     return blocks;
   }
 
@@ -94,17 +90,6 @@ class outer_tiles {
   std::size_t column_of(std::size_t k, std::size_t b) const {
     const std::size_t within = b & (blocks_ - 1);  // of the blocks of a run
     return k + (b - within) * block_ * lanes + within * block_;
-  }
-  /// The amaxes of the finite elements of block b.
-  u32 finite_amax(std::size_t b) const {
-    const u32 limit = broadcast(infinity_bits);
-    if (lane_bits(reinterpret_cast<u32>(amax_[b] >= limit)) == 0) return amax_[b];
-    u32 amax{};
-    for (std::size_t j = 0; j < block_; ++j) {
-      const u32 m = as_bits(magnitude(load(tile_.x + (b * block_ + j) * lanes)));
-      amax = maximum(amax, m < limit ? m : u32{});
-    }
-    return amax;
   }
   /// The amax of each group of outer_lanes_ lanes, in all of them.
   u32 amax_of_neighbours(u32 amax) const {
@@ -138,7 +123,7 @@ class outer_tiles {
     if (outer_lanes_ != lanes) number_blocks(k);
     for (std::size_t b = 0; b < blocks; ++b) {
       std::uint32_t of_block[lanes];
-      store(of_block, amax_of_neighbours(finite_amax(b)));
+      store(of_block, amax_of_neighbours(finite_amax(tile_.x + b * block_ * lanes, block_, amax_[b])));
       for (std::size_t l = 0; l < lanes; l += outer_lanes_) {
         std::uint32_t& whole = outers_.amax.data()[number_of(k, b, l)];
         whole = of_block[l] > whole ? of_block[l] : whole;

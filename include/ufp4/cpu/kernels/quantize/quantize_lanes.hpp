@@ -87,7 +87,7 @@ class lane_quantizer : quantize_call {
       for (std::size_t k = 0; k < width; k += tile_width_) {
         const std::size_t runs = runs_from(k, width), blocks = panels_in(runs) * blocks_;
         read_runs(x, transform_, row, k, run_, runs, tile_, 0);
-        for (std::size_t b = 0; b < blocks; ++b) amax_[b] = amax(b);
+        for (std::size_t b = 0; b < blocks; ++b) amax_[b] = block_amax(tile_, b, block_);
         choose(blocks);
         code_panels(row, k, runs);
         store_block_scales(row * job_.padded_cols + k, runs);
@@ -120,12 +120,6 @@ class lane_quantizer : quantize_call {
       body(panel, r, runs - r < lanes ? runs - r : lanes);
   }
 
-  u32 amax(std::size_t block) const {
-    const u32* sixteen = tile_.amax + block * block_ / 16;
-    u32 amax = sixteen[0];
-    for (std::size_t g = 1; g < block_ / 16; ++g) amax = maximum(amax, sixteen[g]);
-    return amax;
-  }
   /// How many vectors have the elements of as many blocks as there are lanes.
   std::size_t block_vectors() const { return static_cast<std::size_t>(job_.format.block.rows) * block_; }
   lane_values values_of(std::size_t b) const {
@@ -188,7 +182,7 @@ class lane_quantizer : quantize_call {
     for (std::size_t b = 0; b < blocks; ++b) amax_[b] = u32{};
     for (std::size_t row = top; row < bottom; ++row) {
       read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
-      for (std::size_t b = 0; b < blocks; ++b) amax_[b] = maximum(amax_[b], amax(b));
+      for (std::size_t b = 0; b < blocks; ++b) amax_[b] = maximum(amax_[b], block_amax(tile_, b, block_));
       if (from_values_ != nullptr) (this->*keep_row_)(blocks, row - top, true);
     }
     for (std::size_t row = bottom; from_values_ != nullptr && row < top + height; ++row)
@@ -230,7 +224,7 @@ class lane_quantizer : quantize_call {
       const std::size_t above = (first + i) * lanes, left = rows - above;
       read_columns(job_.x, transform_, row + above, column, run_, left < lanes ? left : lanes, tile_, i * run_);
     }
-    for (std::size_t b = 0; b < count * blocks_; ++b) amax_[b] = amax(b);
+    for (std::size_t b = 0; b < count * blocks_; ++b) amax_[b] = block_amax(tile_, b, block_);
     choose(count * blocks_);
     u32 coded[max_transform / 4];
     if (!is_stochastic_) code(0, count * blocks_, coded);

@@ -77,6 +77,25 @@ UFP4_LANE u32 amax_of_sixteen(const f32 (&v)[16]) {
   return maximum(maximum(amax[0], amax[1]), maximum(amax[2], amax[3]));
 }
 
+/// The amax of each lane's block b of `length` elements, as bits.
+UFP4_LANE u32 block_amax(const tile& t, std::size_t b, std::size_t length) {
+  const u32* const sixteen = t.amax + b * length / 16;
+  u32 amax = sixteen[0];
+  for (std::size_t g = 1; g < length / 16; ++g) amax = maximum(amax, sixteen[g]);
+  return amax;
+}
+/// The amax of the finite ones of `length` vectors, a lane each, from that of all. They are read only where one is not
+/// finite.
+inline u32 finite_amax(const float* x, std::size_t length, u32 amax) {
+  if (lane_bits(reinterpret_cast<u32>(amax >= infinity_bits)) == 0) return amax;
+  amax = u32{};
+  for (std::size_t k = 0; k < length; ++k) {
+    const u32 m = as_bits(magnitude(load(x + k * lanes)));
+    amax = maximum(amax, m < infinity_bits ? m : u32{});
+  }
+  return amax;
+}
+
 /// The stages of a longer transform that combine vectors `span` and, for radix 4, `2 * span` apart; then a factor.
 template <std::size_t radix>
 [[gnu::noinline]] void transform_across(float* x, std::size_t n, std::size_t span, float factor) {
