@@ -75,13 +75,9 @@ inline bool all_normal(const grid4& grid, const float* scales, std::size_t count
   for (const float v : grid.value)
     if (v != 0.0f && magnitude_bits(v) < least_value) return false;
   u32 tiny{};
-  for (std::size_t i = 0; i < count; i += lanes) {
-    const u32 m = load_as<u32>(scales + i) & 0x7FFFFFFF;
-    tiny |= m - 1 < least_scale - 1 ? broadcast(1u) : u32{};
-  }
-  std::uint32_t any = 0;
-  for (std::size_t l = 0; l < lanes; ++l) any |= tiny[l];
-  return any == 0;
+  for (std::size_t i = 0; i < count; i += lanes)
+    tiny |= reinterpret_cast<u32>((load_as<u32>(scales + i) & 0x7FFFFFFF) - 1 < least_scale - 1);
+  return lane_bits(tiny) == 0;
 }
 
 /// A stretch of a row: its codes and scales.
@@ -148,24 +144,17 @@ inline void decode_bytes(const std::uint8_t* codes, float unit, const float* sca
 }
 /// dequantize_rows of a format with elements of one byte.
 inline void dequantize_bytes(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
-  constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
-  alignas(64) float scales[stretch / group], values[stretch];
-  for (std::size_t i = first; i < last; ++i)
-    for (std::size_t k = 0; k < q.cols; k += stretch) {
-      const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch, whole = live / group * group;
-      effective_scales(q, i, k / length, (live + length - 1) / length, scales);
-      const bool direct = out.kind == dtype::f32 && out.col_stride == 1 && whole == live;
-      float* to = direct ? static_cast<float*>(out.data) + out.offset(i, k) : values;
-      decode_bytes(q.codes + q.code_index(i, k), q.format.grid.unit, scales, length, live, to);
-      if (!direct) store_values(out, i, k, live, values);
-    }
+  alignas(64) float scales[stretch / group];
+  decode_rows(q, out, first, last, [&](std::size_t i, std::size_t k, std::size_t live, float* to) {
+    effective_scales(q, i, k / length, (live + length - 1) / length, scales);
+    decode_bytes(q.codes + q.code_index(i, k), q.format.grid.unit, scales, length, live, to);
+  });
 }
 
 /// Does what dequantize_scalar does, which it calls for some formats.
 template <bool has_unit, features needs>
 void dequantize_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
-  constexpr std::size_t stretch = 4096;
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   if constexpr (has(needs, features::short_block | element_features))
     if (is_decoded_by_scalar(q.format))

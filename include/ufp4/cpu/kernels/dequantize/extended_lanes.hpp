@@ -7,27 +7,15 @@
 #if !defined(UFP4_DECODE_EXTENDED_LANES)
 #define UFP4_DECODE_EXTENDED_LANES
 #include <ufp4/cpu/kernel_tables.hpp>
-#include <ufp4/cpu/kernels/kernels_scalar.hpp>
-#include <ufp4/cpu/simd/lanes.hpp>
+#include <ufp4/cpu/kernels/hadamard/hadamard_lanes.hpp>
 
 UFP4_BEGIN_LANES(dequantize_kernel)
 
 inline constexpr std::size_t group = 16, group_regs = group / lanes;
+inline constexpr std::size_t stretch = 4096;  ///< columns whose scales are decoded at once
 
 /// Every NaN becomes the quiet NaN, of which a rounding that adds to its bits leaves a NaN.
 UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00000u)); }
-
-/// Writes `live` values to row i from column k on.
-inline void store_values(const sink& out, std::size_t i, std::size_t k, std::size_t live, const float* values) {
-  std::size_t done = 0;
-  if (out.col_stride == 1 && out.kind != dtype::f32) {
-    auto* half = static_cast<std::uint16_t*>(out.data) + out.offset(i, k);
-    for (; done + lanes <= live; done += lanes)
-      store(half + done,
-            out.kind == dtype::bf16 ? narrow_bf16(quiet_nans(load(values + done))) : narrow_fp16(load(values + done)));
-  }
-  if (done != live) store_row(out, i, k + done, live - done, values + done);
-}
 
 /// The parts of the bits that are stored for a block, a block a lane.
 class block_parts {
@@ -106,7 +94,7 @@ inline void extended_scales(const quantized_source& q, std::size_t row, std::siz
 /// effective_scales of a format with outer scales of rows or segments or e6m2 scales, and one grid without exponents.
 inline void effective_extended(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count,
                                float* out) {
-  alignas(64) std::uint32_t bits[4096 / group];
+  alignas(64) std::uint32_t bits[stretch / group];
   extended_scales(q, row, b, count, bits, out);
 }
 
@@ -132,27 +120,25 @@ class extended_decoder {
   /// `groups` groups from the first of a block on; `bits` and `effective` of their blocks as of extended_scales.
   void operator()(const std::uint8_t* codes, const std::uint32_t* bits, const float* effective, std::size_t groups,
                   float* out) const {
-    if (format_.block.group.wide != 0) return decode_exponents(codes, bits, effective, groups, out);
-    for (std::size_t g = 0; g < groups; ++g) {
-      const f32 scale = broadcast(effective[g >> shift_]);
-      f32 v[group_regs];
-      decode16(table_[bits[g >> shift_]], codes + g * (group / 2), v);
-#pragma GCC unroll 4
-      for (std::size_t r = 0; r < group_regs; ++r) store(out + g * group + r * lanes, v[r] * scale);
-    }
+    format_.block.group.wide != 0 ? decode<true>(codes, bits, effective, groups, out)
+                                  : decode<false>(codes, bits, effective, groups, out);
   }
 
  private:
-  void decode_exponents(const std::uint8_t* codes, const std::uint32_t* bits, const float* effective,
-                        std::size_t groups, float* out) const {
+  template <bool has_exponents>
+  void decode(const std::uint8_t* codes, const std::uint32_t* bits, const float* effective, std::size_t groups,
+              float* out) const {
     const std::size_t mask = static_cast<std::size_t>(format_.block.cols) - 1;
     for (std::size_t g = 0; g < groups; ++g) {
+      const std::uint32_t of_block = bits[g >> shift_];
       const f32 scale = broadcast(effective[g >> shift_]);
       f32 v[group_regs];
-      decode16(table_[0], codes + g * (group / 2), v);
+      decode16(table_[has_exponents ? 0 : of_block], codes + g * (group / 2), v);
+#pragma GCC unroll 4
       for (std::size_t r = 0; r < group_regs; ++r) {
         const std::size_t k = g * group + r * lanes;
-        store(out + k, v[r] * power(bits[g >> shift_], k & mask) * scale);
+        if constexpr (has_exponents) v[r] = v[r] * power(of_block, k & mask);
+        store(out + k, v[r] * scale);
       }
     }
   }
@@ -169,22 +155,29 @@ class extended_decoder {
   alignas(64) std::uint32_t wide_[256], narrow_[256];  ///< of each column: which bit is its exponent
 };
 
-/// dequantize_rows of a format with several grids or one-bit exponents.
-inline void dequantize_selected(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
-  constexpr std::size_t stretch = 4096;
-  const auto length = static_cast<std::size_t>(q.format.block.cols);
-  alignas(64) float effective[stretch / group], values[stretch];
-  alignas(64) std::uint32_t bits[stretch / group];
-  const extended_decoder decode(q.format);
+/// Rows by decode(i, k, count, values): `count` elements of row i from column k on, and others up to a whole group.
+template <class Decode>
+void decode_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last,
+                 const Decode& decode) {
+  alignas(64) float values[stretch];
   for (std::size_t i = first; i < last; ++i)
     for (std::size_t k = 0; k < q.cols; k += stretch) {
       const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch;
-      extended_scales(q, i, k / length, (live + length - 1) / length, bits, effective);
       const bool direct = out.kind == dtype::f32 && out.col_stride == 1 && live % group == 0;
-      float* const to = direct ? static_cast<float*>(out.data) + out.offset(i, k) : values;
-      decode(q.codes + q.code_index(i, k), bits, effective, (live + group - 1) / group, to);
-      if (!direct) store_values(out, i, k, live, values);
+      decode(i, k, live, direct ? static_cast<float*>(out.data) + out.offset(i, k) : values);
+      if (!direct) transform_kernel::write_row(out, i, k, live, values);
     }
+}
+/// dequantize_rows of a format with several grids or one-bit exponents.
+inline void dequantize_selected(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
+  const auto length = static_cast<std::size_t>(q.format.block.cols);
+  alignas(64) float effective[stretch / group];
+  alignas(64) std::uint32_t bits[stretch / group];
+  const extended_decoder decode(q.format);
+  decode_rows(q, out, first, last, [&](std::size_t i, std::size_t k, std::size_t live, float* to) {
+    extended_scales(q, i, k / length, (live + length - 1) / length, bits, effective);
+    decode(q.codes + q.code_index(i, k), bits, effective, (live + group - 1) / group, to);
+  });
 }
 UFP4_END_LANES
 #endif
