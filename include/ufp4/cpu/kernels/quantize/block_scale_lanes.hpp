@@ -10,6 +10,14 @@
 
 UFP4_BEGIN_LANES(quantize_kernel)
 
+/// What one call of quantize_lanes works on.
+struct quantize_call {
+  const quantize_job& job_;
+  const kernel_coder& coder_;
+  const quantized_sink& out_;
+  quantize_report& report_;
+};
+
 struct lane_scales {
   f32 factor;
   u32 zero;  ///< all ones where the codes are +0
@@ -40,33 +48,57 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
   return reinterpret_cast<u32>(code < least ? least : code > most ? most : code);
 }
 
+/// Replaces the bits of the scales of blocks that are zero or not finite. Returns the lanes whose codes are +0, where the
+/// factor of a scale is 0 too, and counts them.
+inline u32 finish_special_scales(scale_kind kind, u32 amax, f32 factor, u32& bits, quantize_report& report) {
+  const u32 nonfinite = reinterpret_cast<u32>(amax >= infinity_bits), empty = reinterpret_cast<u32>(amax == 0u);
+  const u32 underflowed = reinterpret_cast<u32>(factor == 0.0f) & ~nonfinite & ~empty;
+  bits = nonfinite != 0u ? broadcast(nan_scale(kind)) : bits & ~empty;
+  report.nonfinite_blocks += count_lanes(nonfinite);
+  report.underflowed_scales += count_lanes(underflowed);
+  return nonfinite | empty | underflowed;
+}
+
 /// Replaces the scales of special blocks, and counts them.
 [[gnu::cold]] inline void choose_special_scales(const kernel_coder& c, u32 amax, u32 special, u32& bits, lane_scales& s,
                                                 quantize_report& report) {
   const format_spec& f = c.format;
-  const auto scale_of = [&](float a) {
-    return scale_from_bits(f, c.tensor, scale_bits_of_amax(f, c.rule.what, c.tensor, a));
-  };
-  const u32 nonfinite = reinterpret_cast<u32>(amax >= infinity_bits), empty = reinterpret_cast<u32>(amax == 0u);
-  for (std::uint32_t left = lane_bits(special & ~nonfinite & ~empty); left != 0; left &= left - 1) {
+  const u32 chosen = special & reinterpret_cast<u32>(amax < infinity_bits) & ~reinterpret_cast<u32>(amax == 0u);
+  for (std::uint32_t left = lane_bits(chosen); left != 0; left &= left - 1) {
     const auto l = static_cast<std::size_t>(__builtin_ctz(left));
-    const block_scale one = scale_of(ufp4::detail::to_float(amax[l]));
+    const block_scale one =
+        scale_from_bits(f, c.tensor, scale_bits_of_amax(f, c.rule.what, c.tensor, ufp4::detail::to_float(amax[l])));
     bits[l] = one.bits;
     s.factor[l] = one.factor;
   }
-  const u32 underflowed = reinterpret_cast<u32>(s.factor == 0.0f) & ~nonfinite & ~empty;
-  const block_scale of_zeros = scale_of(0.0f);
-  bits = nonfinite != 0u ? broadcast(nan_scale(f.scale)) : empty != 0u ? broadcast(of_zeros.bits) : bits;
-  s.zero = nonfinite | empty | underflowed;
+  s.zero = finish_special_scales(f.scale, amax, s.factor, bits, report);
   s.factor = s.zero != 0u ? broadcast(1.0f) : s.factor;
-  report.nonfinite_blocks += count_lanes(nonfinite);
-  report.underflowed_scales += count_lanes(underflowed);
 }
 
 /// The powers of two with these e8m0 bits, none of them a NaN, and their inverses.
 UFP4_LANE f32 power_of_two_of(u32 bits) { return as_float(maximum(bits << 23, broadcast(std::uint32_t{0x00400000}))); }
 UFP4_LANE f32 inverse_power_of(u32 bits) {
   return as_float(bits == 254u ? broadcast(std::uint32_t{0x00400000}) : (254u - bits) << 23);
+}
+
+/// What scale_for_grid gives, a block a lane. Lanes whose amax is not finite have any scale.
+struct grid_scales {
+  u32 bits;
+  f32 factor, effective;
+};
+/// b in the lanes of `where`, else a.
+UFP4_LANE grid_scales chosen_scales(u32 where, const grid_scales& a, const grid_scales& b) {
+  return {where != 0u ? b.bits : a.bits, where != 0u ? b.factor : a.factor, where != 0u ? b.effective : a.effective};
+}
+/// Those with these bits, of a grid with a factor under outer scales, tensor_constants::decode.
+UFP4_LANE grid_scales scales_of_bits(const format_spec& f, scale_kind kind, u32 bits, float grid_factor, f32 decode) {
+  const bool is_power = kind == scale_kind::e8m0;
+  const f32 scale = is_power ? power_of_two_of(bits) : decode_scale_bits<true>(kind, bits);
+  const f32 of_grid = rounded(scale * grid_factor);
+  grid_scales s{bits, is_power ? inverse_power_of(bits) : scale, f.two_level() ? rounded(of_grid * decode) : of_grid};
+  if (!is_power && f.two_level())
+    s.factor = scale == 0.0f ? f32{} : at_most(1.0f / rounded(scale * decode), broadcast(max_finite));
+  return s;
 }
 
 /// The scales of a block a lane, from the bits of its amax.

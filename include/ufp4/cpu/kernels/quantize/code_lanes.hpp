@@ -261,14 +261,6 @@ inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, c
   return sum;
 }
 
-/// What one call of quantize_lanes works on.
-struct quantize_call {
-  const quantize_job& job_;
-  const kernel_coder& coder_;
-  const quantized_sink& out_;
-  quantize_report& report_;
-};
-
 // ---- Writing the codes and the scales of a panel.
 
 /// Writes words[0 .. count) of lane l to base + l * stride, for l < live.

@@ -12,26 +12,14 @@
 
 UFP4_BEGIN_LANES(quantize_kernel)
 
-/// The blocks of a tile: their scales for all grids, and their codes.
-class grid_blocks : protected outer_tiles {
- protected:
-  static constexpr std::size_t most_words = max_transform / 8;
-
-  /// A grid of the format, the functions that code with it, and its scales.
-  struct grid_codes {
-    rounding_plan plan{};
-    code_blocks* code = nullptr;
-    error_plan error{};
-    trial_functions trial{}, search{};  ///< for choosing a grid and a scale
-    float end = 0;  ///< trial.in_range takes smaller magnitudes; three digits below the bound, which roundings move
-    grid_scaler scales{};
-  };
-
-  grid_blocks(const quantize_job& job, const kernel_coder& coder, quantize_report& report,
-              const tile_transform& transform, code_blocks* (*code_of)(rounding_plan::kind))
-      : outer_tiles(job, coder, transform),
+/// One call of quantize_lanes for such a format.
+class extended_quantizer : outer_tiles {
+ public:
+  extended_quantizer(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out,
+                     quantize_report& report, const tile_transform& transform,
+                     code_blocks* (*code_of)(rounding_plan::kind))
+      : outer_tiles(quantize_call{job, coder, out, report}, transform),
         plain_(without_values(coder)),
-        report_(report),
         divides_(scale_divides(job.format)),
         is_stochastic_(coder.rounding.what == rounding_spec::kind::stochastic),
         trials_code_(coder.rounding.what == rounding_spec::kind::nearest_even),
@@ -45,11 +33,11 @@ class grid_blocks : protected outer_tiles {
       codes.error = plan_errors(grid, false);
       codes.plan = trials_code_ ? codes.error.rounding : make_plan(grid, coder.rounding.what, cheap_lookup);
       codes.code = code_of(codes.plan.what);
-      codes.trial =
-          (trials_code_ ? trial_functions_of<true> : trial_functions_of<false>)(codes.error.rounding.what, divides_,
-                                                                                factor_of(job.format, g) != 1.0f);
       regular_ = regular_ && regular_grids::have(codes.plan);
-      codes.search = trial_functions_of<false>(codes.error.rounding.what, divides_, factor_of(job.format, g) != 1.0f);
+      const bool rescales = factor_of(job.format, g) != 1.0f;
+      codes.search = trial_functions_of<false>(codes.error.rounding.what, divides_, rescales);
+      codes.trial =
+          trials_code_ ? trial_functions_of<true>(codes.error.rounding.what, divides_, rescales) : codes.search;
       codes.end = end_of_binade(grid.qmax) * factor_of(job.format, g) * 0.999f;
       codes.scales = grid_scaler(plain_, g);
     }
@@ -59,6 +47,40 @@ class grid_blocks : protected outer_tiles {
     if (job.format.block.group[0] != 0)
       error_with_exponents_ = exponent_trial::function_of(grids_[0].error.rounding, divides_);
   }
+
+  /// For a rule that reads the values of blocks, that takes_values_rule accepts.
+  void choose_by(value_scales& from_values) { from_values_ = &from_values; }
+
+  void strips(std::size_t first, std::size_t last) {
+    const bool reads_twice = covered_ != 0 && job_.padded_cols > tile_width_ && tile_width_ % covered_ != 0;
+    for (std::size_t row = first; row < last; ++row) {
+      char* const scales = static_cast<char*>(out_.scales) + row * strip_.bytes();
+      for (std::size_t i = 0; i < outers_.size; ++i) outers_.amax.data()[i] = 0;
+      for (std::size_t k = 0; reads_twice && k < job_.padded_cols; k += tile_width_) raise_outers(read(row, k), k);
+      if (reads_twice) find_outers(0, up(job_.padded_cols, tile_width_));
+      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) {
+        const std::size_t blocks = read(row, k);
+        if (covered_ != 0 && !reads_twice) raise_outers(blocks, k), find_outers(k, k + tile_width_);
+        if (outer_lanes_ != lanes) number_blocks(k);
+        code_tile(row, k, blocks);
+        store_tile(row, k, scales);
+      }
+      store_outers(scales);
+    }
+  }
+
+ private:
+  static constexpr std::size_t most_words = max_transform / 8;
+
+  /// A grid of the format, the functions that code with it, and its scales.
+  struct grid_codes {
+    rounding_plan plan{};
+    code_blocks* code = nullptr;
+    error_plan error{};
+    trial_functions trial{}, search{};  ///< for choosing a grid and a scale
+    float end = 0;  ///< trial.in_range takes smaller magnitudes; three digits below the bound, which roundings move
+    grid_scaler scales{};
+  };
 
   /// The scales of all blocks of the tile for all grids.
   template <bool is_e4m3>
@@ -88,9 +110,8 @@ class grid_blocks : protected outer_tiles {
       special_[b] = scaler(job_.format.scale, from_values_->argument(v, amax_[b]), outer, s);
       if (!from_values_->compares()) continue;
       from_values_->place_under(outer.decode, scaler.scale_factor(outer));
-      const value_scales::trial best = from_values_->best(v, s.bits, amax_[b]);
+      s = from_values_->best(v, s.bits, amax_[b]);
       const u32 empty = reinterpret_cast<u32>(amax_[b] == 0u);
-      s = {empty != 0u ? u32{} : best.bits, best.factor, best.effective};
       special_[b] = lane_bits(empty | nonfinite(b) | reinterpret_cast<u32>(s.factor == 0.0f));
     }
   }
@@ -131,10 +152,7 @@ class grid_blocks : protected outer_tiles {
     u32 special = keeps;
     for (int g = 0; g <= job_.format.choice.count; ++g) {
       grid_scales& s = scales_[g][b];
-      const grid_scales found = grids_[g].scales.under(kind, best[g].bits, outer);
-      s.bits = keeps != 0u ? s.bits : found.bits;
-      s.factor = keeps != 0u ? s.factor : found.factor;
-      s.effective = keeps != 0u ? s.effective : found.effective;
+      s = chosen_scales(keeps, grids_[g].scales.under(kind, best[g].bits, outer), s);
       special |= reinterpret_cast<u32>(s.factor == 0.0f);
     }
     special_[b] = lane_bits(special);
@@ -149,15 +167,10 @@ class grid_blocks : protected outer_tiles {
   }
   u32 nonfinite(std::size_t b) const { return reinterpret_cast<u32>(amax_[b] >= infinity_bits); }
   /// Stores the bits of a block whose scale is chosen. Returns which lanes have codes of zeros, and counts them.
-  u32 finish(std::size_t b, u32 bits, f32 factor) {
-    bits_[b] = bits;
+  u32 finish(std::size_t b, const grid_scales& s) {
+    bits_[b] = s.bits;
     if (special_[b] == 0) return u32{};
-    const u32 not_finite = nonfinite(b), empty = reinterpret_cast<u32>(amax_[b] == 0u);
-    const u32 underflowed = reinterpret_cast<u32>(factor == 0.0f) & ~not_finite & ~empty;
-    bits_[b] = not_finite != 0u ? broadcast(nan_scale(job_.format.scale)) : bits;
-    report_.nonfinite_blocks += count_lanes(not_finite);
-    report_.underflowed_scales += count_lanes(underflowed);
-    return not_finite | empty | underflowed;
+    return finish_special_scales(job_.format.scale, amax_[b], s.factor, bits_[b], report_);
   }
   u32* words_of(std::size_t b) { return words_ + b * block_ / 8; }
 
@@ -165,25 +178,23 @@ class grid_blocks : protected outer_tiles {
   void code_block(const float* x, std::size_t b) {
     const grid_codes& grid = grids_[0];
     const grid_scales& s = scales_[0][b];
-    const u32 zero = finish(b, s.bits, s.factor);
+    const u32 zero = finish(b, s);
     lane_scales scale{zero != 0u ? broadcast(1.0f) : s.factor, zero};
     if (divides_ || job_.format.block.group[0] != 0) {
-      scale_values(x, {scale.factor, broadcast(1.0f), f32{}, search_error::squared}, divides_);
+      scale_values(x, scale.factor, broadcast(1.0f), divides_);
       if (job_.format.block.group[0] != 0) bits_[b] |= take_exponents(job_.format, t_) & ~zero;
       x = t_;
       scale.factor = broadcast(1.0f);
     }
     grid.code(grid.plan, {x, block_, 1, &scale, &random_bits_, nullptr}, words_of(b));
     if (!job_.counts) return;
-    scale_values(x, {scale.factor, broadcast(1.0f), f32{}, search_error::squared}, false);
+    scale_values(x, scale.factor, broadcast(1.0f), false);
     count_saturated(broadcast(grid.plan.qmax), ~zero);
   }
   /// The scaled values of a block, to t_.
-  void scale_values(const float* x, const grid_trial& by, bool divides) {
-    for (std::size_t j = 0; divides && j < block_ * lanes; j += lanes)
-      store(t_ + j, by.scaled<true, true>(load(x + j)));
-    for (std::size_t j = 0; !divides && j < block_ * lanes; j += lanes)
-      store(t_ + j, by.scaled<false, true>(load(x + j)));
+  void scale_values(const float* x, f32 factor, f32 rescale, bool divides) {
+    for (std::size_t j = 0; j < block_ * lanes; j += lanes)
+      store(t_ + j, (divides ? scaled_by<true>(load(x + j), factor) : scaled_by<false>(load(x + j), factor)) * rescale);
   }
   /// Counts the scaled values of the lanes of `which` that are beyond qmax.
   void count_saturated(f32 qmax, u32 which) {
@@ -200,19 +211,18 @@ class grid_blocks : protected outer_tiles {
         !reaches(b, scales_[1][b].factor, grids_[1].end))
       return choose_of_two(x, b);
     f32 least = try_grid(x, b, 0, words_of(b));
-    u32 number{}, bits = scales_[0][b].bits;
-    grid_trial chosen{scales_[0][b].factor, f32{}, f32{}, coder_.rule.grids};
+    u32 number{};
+    grid_scales chosen = scales_[0][b];
     for (int g = 1; g <= job_.format.choice.count; ++g) {
       const f32 err = try_grid(x, b, g, words);
       const u32 better = reinterpret_cast<u32>(err < least);
       least = better != 0u ? err : least;
       number = better != 0u ? broadcast(static_cast<std::uint32_t>(g)) : number;
-      bits = better != 0u ? scales_[g][b].bits : bits;
-      chosen.factor = better != 0u ? scales_[g][b].factor : chosen.factor;
+      chosen = chosen_scales(better, chosen, scales_[g][b]);
       for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
         words_of(b)[w] = better != 0u ? words[w] : words_of(b)[w];
     }
-    finish_choice(x, b, number, bits, chosen);
+    finish_choice(x, b, number, chosen);
   }
   /// The same of two grids at once.
   void choose_of_two(const float* x, std::size_t b) {
@@ -222,45 +232,30 @@ class grid_blocks : protected outer_tiles {
                             {{first.factor, broadcast(1.0f), first.effective, what},
                              {other.factor, grids_[1].scales.rescale(), other.effective, what}}};
     const u32 second = two_(trials, x, block_, words_of(b));
-    grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, what};
-    finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
+    finish_choice(x, b, second & 1u, chosen_scales(second, first, other));
   }
-  /// The same of a pair.
+  /// The same of a pair. Without a search both grids have the scales of the first.
   void choose_of_pair(const float* x, std::size_t b) {
-    if (coder_.rule.searches) return choose_of_searched_pair(x, b);
-    const grid_scales& s = scales_[0][b];  // those of both grids
-    remapped_pair::trial trial;
-    try_pair(x, b, s, coder_.rule.grids, trials_code_, trial);
-    const u32 second = reinterpret_cast<u32>(trial.error[1] < trial.error[0]);
-    for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w) words_of(b)[w] = pair_.codes_of(trial, w, second);
-    grid_trial chosen{s.factor, f32{}, f32{}, coder_.rule.grids};
-    finish_choice(x, b, second & 1u, s.bits, chosen);
-  }
-  /// The same where each grid has scales of its own.
-  void choose_of_searched_pair(const float* x, std::size_t b) {
-    const grid_scales &first = scales_[0][b], &other = scales_[1][b];
+    const int own = coder_.rule.searches ? 1 : 0;
     remapped_pair::trial trials[2];
-    try_pair(x, b, first, coder_.rule.grids, trials_code_, trials[0]);
-    try_pair(x, b, other, coder_.rule.grids, trials_code_, trials[1]);
-    const u32 second = reinterpret_cast<u32>(trials[1].error[1] < trials[0].error[0]);
+    for (int g = 0; g <= own; ++g) try_pair(x, b, scales_[g][b], coder_.rule.grids, trials_code_, trials[g]);
+    const u32 second = reinterpret_cast<u32>(trials[own].error[1] < trials[0].error[0]);
     for (std::size_t w = 0; trials_code_ && w < block_ / 8; ++w)
-      words_of(b)[w] = second != 0u ? pair_.codes_of(trials[1], w, second) : pair_.codes_of(trials[0], w, second);
-    grid_trial chosen{second != 0u ? other.factor : first.factor, f32{}, f32{}, coder_.rule.grids};
-    finish_choice(x, b, second & 1u, second != 0u ? other.bits : first.bits, chosen);
+      words_of(b)[w] = pair_.codes_of(trials[0], trials[own], w, second);
+    finish_choice(x, b, second & 1u, chosen_scales(second, scales_[0][b], scales_[own][b]));
   }
   void try_pair(const float* x, std::size_t b, const grid_scales& s, search_error what, bool codes,
                 remapped_pair::trial& out) const {
     const grid_trial by{divisor(s.factor), broadcast(1.0f), s.effective, what};
     remapped_pair::trial_of(divides_, !reaches(b, s.factor, pair_.end()), codes)(pair_, by, x, block_, out);
   }
-  /// What is left to do for a block whose grids have these numbers, under scales with these bits.
-  void finish_choice(const float* x, std::size_t b, u32 number, u32 bits, grid_trial& chosen) {
+  /// What is left to do for a block whose grids have these numbers, under these scales.
+  void finish_choice(const float* x, std::size_t b, u32 number, const grid_scales& s) {
     if (special_[b] != 0) number = nonfinite(b) != 0u ? u32{} : number;
-    const u32 zero = finish(b, bits, chosen.factor);
+    const u32 zero = finish(b, s);
     bits_[b] |= number << static_cast<std::uint32_t>(grid_shift(job_.format));
     if (trials_code_ && !job_.counts && special_[b] == 0) return;
-    chosen.factor = zero != 0u ? broadcast(1.0f) : chosen.factor;
-    code_chosen(x, b, number, zero, chosen);
+    code_chosen(x, b, number, zero != 0u ? broadcast(1.0f) : s.factor, zero);
   }
   /// What a block is divided by, or its factor: a scale of 0 that divides gives the codes of 0, as an infinite one.
   f32 divisor(f32 factor) const {
@@ -283,18 +278,17 @@ class grid_blocks : protected outer_tiles {
     return err;
   }
   /// What the trials have not done: roundings but to nearest even, blocks of zeros, counts.
-  void code_chosen(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by) {
+  void code_chosen(const float* x, std::size_t b, u32 number, f32 factor, u32 zero) {
     u32 words[most_words], drawn[most_words][4];
     if (is_stochastic_) random_bits_.draw(block_ / 8, drawn);
-    if (is_stochastic_ && is_pair_) return code_by_pair(x, b, number, zero, by, drawn);
-    if (regular_) return code_by_regular_grids(x, b, number, zero, by, drawn);
+    if (is_stochastic_ && is_pair_) return code_by_pair(x, b, number, factor, zero, drawn);
+    if (regular_) return code_by_regular_grids(x, b, number, factor, zero, drawn);
     for (int g = 0; g <= job_.format.choice.count; ++g) {
       const grid_codes& grid = grids_[g];
       const u32 where = reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g));
       const bool scaled = divides_ || job_.counts || factor_of(job_.format, g) != 1.0f;
-      by.rescale = grid.scales.rescale();
-      if (scaled) scale_values(x, by, divides_);
-      const lane_scales scale{scaled ? broadcast(1.0f) : by.factor, zero};
+      if (scaled) scale_values(x, factor, grid.scales.rescale(), divides_);
+      const lane_scales scale{scaled ? broadcast(1.0f) : factor, zero};
       grid.code(grid.plan, {scaled ? t_ : x, block_, 1, &scale, &random_bits_, nullptr, false, drawn}, words);
       for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = where != 0u ? words[w] : words_of(b)[w];
       if (job_.counts) count_saturated(broadcast(grid.plan.qmax), where & ~zero);
@@ -302,90 +296,33 @@ class grid_blocks : protected outer_tiles {
   }
 
   /// The same for stochastic rounding to regular grids, all at once.
-  void code_by_regular_grids(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by,
-                             const u32 (*drawn)[4]) {
+  void code_by_regular_grids(const float* x, std::size_t b, u32 number, f32 factor, u32 zero, const u32 (*drawn)[4]) {
     u32 words[most_words];
     regular_grids grids(grids_[0].plan, grids_[0].scales.rescale());
     const auto where = [&](int g) { return reinterpret_cast<u32>(number == static_cast<std::uint32_t>(g)); };
     for (int g = 1; g <= job_.format.choice.count; ++g)
       grids.change(where(g), {grids_[g].plan, grids_[g].scales.rescale()});
-    if (divides_)
-      grids.code<true>(x, block_, by.factor, drawn, words);
-    else
-      grids.code<false>(x, block_, by.factor, drawn, words);
+    divides_ ? grids.code<true>(x, block_, factor, drawn, words) : grids.code<false>(x, block_, factor, drawn, words);
     for (int g = 0; g <= job_.format.choice.count; ++g)
       for (std::size_t w = 0; w < block_ / 8; ++w)
-        words_of(b)[w] = where(g) != 0u ? mapped(grids_[g].plan, {by.factor, zero}, words[w]) : words_of(b)[w];
+        words_of(b)[w] = where(g) != 0u ? mapped(grids_[g].plan, {factor, zero}, words[w]) : words_of(b)[w];
     if (!job_.counts) return;
-    by.rescale = grids.rescale();
-    scale_values(x, by, divides_);
+    scale_values(x, factor, grids.rescale(), divides_);
     count_saturated(grids.qmax(), ~zero);
   }
 
   /// The same to the grids of a pair.
-  void code_by_pair(const float* x, std::size_t b, u32 number, u32 zero, grid_trial& by, const u32 (*drawn)[4]) {
+  void code_by_pair(const float* x, std::size_t b, u32 number, f32 factor, u32 zero, const u32 (*drawn)[4]) {
     const u32 second = reinterpret_cast<u32>(number == 1u);
-    if (divides_)
-      pair_.code<true>(x, block_, by.factor, second, drawn, words_of(b));
-    else
-      pair_.code<false>(x, block_, by.factor, second, drawn, words_of(b));
+    divides_ ? pair_.code<true>(x, block_, factor, second, drawn, words_of(b))
+             : pair_.code<false>(x, block_, factor, second, drawn, words_of(b));
     const u32 zeros = second != 0u ? broadcast(grids_[1].plan.zeros) : broadcast(grids_[0].plan.zeros);
     for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = zero != 0u ? zeros : words_of(b)[w];
     if (!job_.counts) return;
-    by.rescale = broadcast(1.0f);
-    scale_values(x, by, divides_);
+    scale_values(x, factor, broadcast(1.0f), divides_);
     count_saturated(broadcast(grids_[0].plan.qmax), ~zero);
   }
 
-  kernel_coder plain_;
-  value_scales* from_values_ = nullptr;  ///< of a rule that reads values
-  quantize_report& report_;
-  bool divides_, is_stochastic_, trials_code_;  ///< trials_code_: the codes of a trial are those of the call
-  bool regular_ = true;                         ///< every grid is one of regular_grids, and the rounding stochastic
-  random_bit_lanes random_bits_;
-  grid_codes grids_[4];
-  code_two_trials* two_ = nullptr;  ///< where both grids are tried at once
-  bool is_pair_;                    ///< the grids are those of pair_
-  remapped_pair pair_{};
-  exponent_trial exponents_;
-  exponent_trial::error_of* error_with_exponents_ = nullptr;  ///< if there are such exponents
-  u32 bits_[most_blocks];
-  grid_scales scales_[4][most_blocks];
-  std::uint32_t special_[most_blocks];  ///< which lanes have a special scale of any grid
-  u32 words_[most_words];
-  alignas(64) float t_[max_transform * lanes];  ///< scaled values of a block
-};
-
-/// One call of quantize_lanes for such a format.
-class extended_quantizer : grid_blocks {
- public:
-  extended_quantizer(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out,
-                     quantize_report& report, const tile_transform& transform,
-                     code_blocks* (*code_of)(rounding_plan::kind))
-      : grid_blocks(job, coder, report, transform, code_of), out_(out) {}
-
-  /// For a rule that reads the values of blocks, that takes_values_rule accepts.
-  void choose_by(value_scales& from_values) { from_values_ = &from_values; }
-
-  void strips(std::size_t first, std::size_t last) {
-    const bool reads_twice = covered_ != 0 && job_.padded_cols > tile_width_ && tile_width_ % covered_ != 0;
-    for (std::size_t row = first; row < last; ++row) {
-      char* const scales = static_cast<char*>(out_.scales) + row * strip_.bytes();
-      for (std::size_t i = 0; i < outers_.size; ++i) outers_.amax.data()[i] = 0;
-      for (std::size_t k = 0; reads_twice && k < job_.padded_cols; k += tile_width_) raise_outers(read(row, k), k);
-      if (reads_twice) find_outers(0, up(job_.padded_cols, tile_width_));
-      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) {
-        const std::size_t blocks = read(row, k);
-        if (covered_ != 0 && !reads_twice) raise_outers(blocks, k), find_outers(k, k + tile_width_);
-        if (outer_lanes_ != lanes) number_blocks(k);
-        code_tile(row, k, blocks);
-        store_tile(row, k, scales);
-      }
-      store_outers(scales);
-    }
-  }
-
- private:
   void code_tile(std::size_t row, std::size_t k, std::size_t blocks) {
     if (from_values_ != nullptr)
       choose_scales_by_values(k, blocks);
@@ -419,7 +356,22 @@ class extended_quantizer : grid_blocks {
     }
   }
 
-  const quantized_sink& out_;
+  kernel_coder plain_;
+  value_scales* from_values_ = nullptr;         ///< of a rule that reads values
+  bool divides_, is_stochastic_, trials_code_;  ///< trials_code_: the codes of a trial are those of the call
+  bool regular_ = true;                         ///< every grid is one of regular_grids, and the rounding stochastic
+  random_bit_lanes random_bits_;
+  grid_codes grids_[4];
+  code_two_trials* two_ = nullptr;  ///< where both grids are tried at once
+  bool is_pair_;                    ///< the grids are those of pair_
+  remapped_pair pair_{};
+  exponent_trial exponents_;
+  exponent_trial::error_of* error_with_exponents_ = nullptr;  ///< if there are such exponents
+  u32 bits_[most_blocks];
+  grid_scales scales_[4][most_blocks];
+  std::uint32_t special_[most_blocks];  ///< which lanes have a special scale of any grid
+  u32 words_[most_words];
+  alignas(64) float t_[max_transform * lanes];  ///< scaled values of a block
 };
 
 /// Whether extended_quantizer has code for a rule that reads the values of blocks.

@@ -92,14 +92,15 @@ class remapped_pair {
   }
   float end() const { return end_; }
 
-  /// The codes of a trial, under grid 1 where `second` is set.
-  UFP4_LANE u32 codes_of(const trial& t, std::size_t w, u32 second) const {
+  /// The codes of a trial of grid 0, or where `second` is set of one of grid 1.
+  UFP4_LANE u32 codes_of(const trial& of_first, const trial& of_second, std::size_t w, u32 second) const {
+    const trial* const trials[2] = {&of_first, &of_second};
     u32 word[2];
 #pragma GCC unroll 2
     for (int g = 0; g < 2; ++g) {
-      const u32 further = t.further[g][w], nibbles = (further << 1) - (further >> 3);
+      const u32 further = trials[g]->further[g][w], nibbles = (further << 1) - (further >> 3);
       const std::uint32_t code = map_of_counts_[g][7] * 0x11111111u;
-      word[g] = (map_nibbles(load_nibble_map(map_[g]), t.words[w]) & ~nibbles) | (nibbles & code);
+      word[g] = (map_nibbles(load_nibble_map(map_[g]), trials[g]->words[w]) & ~nibbles) | (nibbles & code);
     }
     return second != 0u ? word[1] : word[0];
   }

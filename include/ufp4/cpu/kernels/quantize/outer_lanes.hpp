@@ -38,28 +38,27 @@ struct outer_numbers {
 };
 
 /// Reads rows in tiles, and finds their outer scales.
-class outer_tiles {
+class outer_tiles : protected quantize_call {
  protected:
   static constexpr std::size_t most_blocks = max_transform / 16;
 
-  outer_tiles(const quantize_job& job, const kernel_coder& coder, const tile_transform& transform)
-      : job_(job),
-        coder_(coder),
+  outer_tiles(const quantize_call& call, const tile_transform& transform)
+      : quantize_call(call),
         transform_(transform),
-        run_(job.run()),
-        block_(static_cast<std::size_t>(job.format.block.cols)),
+        run_(job_.run()),
+        block_(static_cast<std::size_t>(job_.format.block.cols)),
         blocks_(run_ / block_),
-        tile_width_(panels_for(job) * lanes * run_),
-        strip_(scale_strip_of(job.format, job.padded_cols)),
-        covered_(outer_columns(job.format, job.padded_cols)),
-        outer_shift_(job.format.outer.segment == 0 ? 63
-                                                   : __builtin_ctz(static_cast<unsigned>(job.format.outer.segment))),
-        outer_lanes_(job.format.outer.segment == 0                                   ? lanes
-                     : covered_ < run_ || !is_power_of_two(job.format.outer.segment) ? 1
-                     : covered_ < lanes * run_                                       ? covered_ / run_
-                                                                                     : lanes),
+        tile_width_(panels_for(job_) * lanes * run_),
+        strip_(scale_strip_of(job_.format, job_.padded_cols)),
+        covered_(outer_columns(job_.format, job_.padded_cols)),
+        outer_shift_(job_.format.outer.segment == 0 ? 63
+                                                    : __builtin_ctz(static_cast<unsigned>(job_.format.outer.segment))),
+        outer_lanes_(job_.format.outer.segment == 0                                   ? lanes
+                     : covered_ < run_ || !is_power_of_two(job_.format.outer.segment) ? 1
+                     : covered_ < lanes * run_                                        ? covered_ / run_
+                                                                                      : lanes),
         outers_(covered_ == 0 ? 0 : strip_.outers + tile_width_ / covered_ + 32) {
-    transform_.ahead = read_ahead_of(job.x);
+    transform_.ahead = read_ahead_of(job_.x);
   }
 
   std::size_t runs_from(std::size_t k) const {
@@ -167,8 +166,6 @@ class outer_tiles {
                   encode_scale(job_.format.outer.type, outers_.decode.data()[i]));
   }
 
-  const quantize_job& job_;
-  const kernel_coder& coder_;
   tile_transform transform_;
   std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
   std::size_t tile_width_;            ///< elements that a tile takes at once
@@ -185,12 +182,6 @@ class outer_tiles {
 
 // ---- Block scales under outer scales, for each of several grids.
 
-/// What scale_for_grid gives, a block a lane. Lanes whose amax is not finite have any scale.
-struct grid_scales {
-  u32 bits;
-  f32 factor, effective;
-};
-
 /// The scales of blocks for one grid of a format.
 class grid_scaler {
  public:
@@ -200,7 +191,6 @@ class grid_scaler {
     grid_.qmax = qmax_of(c.format, g);
     per_qmax_ = 1.0f / grid_.qmax;
     rescale_ = 1.0f / factor_;
-    zero_bits_ = scalar({}, 0.0f).bits;
   }
 
   f32 rescale() const { return broadcast(rescale_); }
@@ -210,7 +200,11 @@ class grid_scaler {
   /// normal number.
   UFP4_LANE std::uint32_t operator()(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
     constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
-    const u32 watched = kind == scale_kind::e8m0 ? power_of_two(amax, s) : rounded_scale(kind, amax, outer, s);
+    u32 watched = amax;  // a normal number unless the block is special, as the factor is
+    if (kind == scale_kind::e8m0)
+      s = under(kind, power_of_two_scales(grid_, coder_->rule.what, amax), outer);
+    else
+      watched = rounded_scale(kind, amax, outer, s);
     const std::uint32_t special =
         lane_bits(reinterpret_cast<u32>(maximum(watched - least, as_bits(s.factor) - least) >= range));
     if (special != 0) replace_special(amax, special, outer, s);
@@ -219,12 +213,7 @@ class grid_scaler {
 
   /// Those with these bits.
   UFP4_LANE grid_scales under(scale_kind kind, u32 bits, const outer_lanes& outer) const {
-    if (kind == scale_kind::e8m0) return {bits, inverse_power_of(bits), effective(power_of_two_of(bits), outer)};
-    const f32 scale = decode_scale_bits<true>(kind, bits);
-    grid_scales s{bits, scale, effective(scale, outer)};
-    if (coder_->format.two_level())
-      s.factor = scale == 0.0f ? f32{} : at_most(1.0f / rounded(scale * outer.decode), broadcast(max_finite));
-    return s;
+    return scales_of_bits(coder_->format, kind, bits, factor_, outer.decode);
   }
 
   /// Whether blocks have the same scales for another grid of the format: the largest magnitudes are equal.
@@ -243,11 +232,7 @@ class grid_scaler {
     const f32 of_grid = rounded(scale * factor_);
     return coder_->format.two_level() ? rounded(of_grid * outer.decode) : of_grid;
   }
-  /// Both return what is a normal number unless the block is special, as the factor is.
-  u32 power_of_two(u32 amax, grid_scales& s) const {
-    s = under(scale_kind::e8m0, power_of_two_scales(grid_, coder_->rule.what, amax), outer_lanes{});
-    return amax;
-  }
+  /// Returns what the scale is computed from.
   UFP4_LANE u32 rounded_scale(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
     const bool two_level = coder_->format.two_level();
     const f32 x = as_float(amax), argument = rounded(two_level ? x * scale_factor(outer) : x / grid_.qmax);
@@ -260,19 +245,17 @@ class grid_scaler {
     s.effective = effective(scale, outer);
     return as_bits(argument);
   }
-  block_scale scalar(const tensor_constants& constants, float amax) const {
-    return scale_for_grid(coder_->format, g_, coder_->rule, constants, {}, amax);
-  }
   /// The scales of the lanes whose bits in `special` are set.
   [[gnu::cold, gnu::noinline]] void replace_special(u32 amax, std::uint32_t special, const outer_lanes& outer,
                                                     grid_scales& s) const {
     const u32 empty = reinterpret_cast<u32>(amax == 0u), nonfinite = reinterpret_cast<u32>(amax >= infinity_bits);
-    s.bits = empty != 0u ? broadcast(zero_bits_) : s.bits;
+    s.bits &= ~empty;
     s.factor = (empty | nonfinite) != 0u ? broadcast(1.0f) : s.factor;
     s.effective = empty != 0u ? f32{} : s.effective;
     for (std::uint32_t left = special & ~lane_bits(empty | nonfinite); left != 0; left &= left - 1) {
       const auto l = static_cast<std::size_t>(__builtin_ctz(left));
-      const block_scale one = scalar({outer.decode[l], 0, outer.encode[l]}, ufp4::detail::to_float(amax[l]));
+      const block_scale one = scale_for_grid(coder_->format, g_, coder_->rule, {outer.decode[l], 0, outer.encode[l]},
+                                             {}, ufp4::detail::to_float(amax[l]));
       s.bits[l] = one.bits;
       s.factor[l] = one.factor;
       s.effective[l] = one.effective;
@@ -283,7 +266,6 @@ class grid_scaler {
   int g_ = 0;
   grid4 grid_{};  ///< its qmax with the factor and all one-bit exponents
   float factor_ = 1, rescale_ = 1, per_qmax_ = 1;
-  std::uint32_t zero_bits_ = 0;  ///< of the scale of a zero block
 };
 UFP4_END_LANES
 #endif

@@ -141,16 +141,14 @@ class value_scales {
     quantize_report ignored;
     choose_scales<scale_features | features::quotient>(plain_, argument(v, amax), bits, s,
                                                        compares() ? ignored : report);
-    if (compares()) finish(amax, best(v, bits, amax), bits, s, report);
+    if (!compares()) return;
+    const grid_scales found = best(v, bits, amax);
+    bits = found.bits;
+    s.zero = finish_special_scales(plain_.format.scale, amax, found.factor, bits, report);
+    s.factor = s.zero != 0u ? broadcast(1.0f) : found.factor;
   }
 
   // ---- The steps of it, for blocks whose outer scales are not those of the coder.
-
-  /// A scale a lane, as scale_from_bits gives it.
-  struct trial {
-    u32 bits;
-    f32 factor, effective;
-  };
 
   /// Whether a scale of a number is where the rule starts, not what it gives.
   bool compares() const { return given_.searches || given_.what == rule_kind::four_over_six; }
@@ -162,34 +160,22 @@ class value_scales {
   void place_under(f32 decode, f32 scale_factor) { decode_ = decode, scale_factor_ = scale_factor; }
   /// The scales of the smallest errors, from those that the rule starts from. Blocks that are zero or not finite have
   /// any.
-  trial best(const lane_values& v, u32 bits, u32 amax) const {
+  grid_scales best(const lane_values& v, u32 bits, u32 amax) const {
     return given_.searches ? search(v, bits, amax) : better_of(v, bits, bits_of_four(amax));
   }
 
  private:
-  UFP4_LANE trial try_scales(u32 bits) const {
-    const format_spec& f = plain_.format;
-    trial t{bits, {}, {}};
-    if (f.scale == scale_kind::e8m0) {
-      t.effective = power_of_two_of(bits), t.factor = inverse_power_of(bits);
-      return t;
-    }
-    t.factor = t.effective = decode_scale_bits<true>(f.scale, bits);
-    if (!f.two_level()) return t;
-    const f32 s = t.effective;
-    t.effective = rounded(s * decode_);
-    t.factor = s == 0.0f ? f32{} : at_most(1.0f / t.effective, broadcast(max_finite));
-    return t;
+  UFP4_LANE grid_scales try_scales(u32 bits) const {
+    return scales_of_bits(plain_.format, plain_.format.scale, bits, 1.0f, decode_);
   }
   /// The error under a scale. One of 0 that divides gives the codes of 0, as an infinite one does.
-  UFP4_LANE f32 error_of(const lane_values& v, const trial& t) const {
+  UFP4_LANE f32 error_of(const lane_values& v, const grid_scales& t) const {
     const bool divides = scale_divides(plain_.format);
     const f32 factor = divides ? (t.factor == 0.0f ? broadcast(infinity) : t.factor) : t.factor;
     return error_.sum(error_, v.x, v.length, factor, t.effective);
   }
 
-  u32 candidate(u32 base, int j, u32& exists) const { return candidate_scales(plain_.format.scale, base, j, exists); }
-  trial search(const lane_values& v, u32 base, [[maybe_unused]] u32 amax) const {
+  grid_scales search(const lane_values& v, u32 base, [[maybe_unused]] u32 amax) const {
     const search_window window = window_of(plain_.format.scale, given_.window);
 #if UFP4_LANE_COUNT == 16
     if (error_.bins.usable && has_float_steps(plain_.format.scale)) {
@@ -204,18 +190,21 @@ class value_scales {
     int j = -static_cast<int>(window.below);
     least_error_scale best;
     u32 next_exists;
-    trial next = try_scales(candidate(base, j, next_exists));
+    grid_scales next = try_scales(candidate_scales(plain_.format.scale, base, j, next_exists));
     while (j <= last) {
-      const trial t = next;
+      const grid_scales t = next;
       const u32 exists = next_exists;
-      if (++j <= last) next = try_scales(candidate(base, j, next_exists));  // it divides while errors are added up
+      if (++j <= last)
+        next = try_scales(
+            candidate_scales(plain_.format.scale, base, j, next_exists));  // it divides while errors are added up
       best.compare(exists, t.bits, error_of(v, t));
     }
     return try_scales(best.bits);
   }
 #if UFP4_LANE_COUNT == 16
   /// The same where estimates leave one scale in nearly all blocks. Lanes that are not live have any scale.
-  [[gnu::noinline]] trial search_by_estimates(const lane_values& v, const float_steps& step, f32 amax, u32 live) const {
+  [[gnu::noinline]] grid_scales search_by_estimates(const lane_values& v, const float_steps& step, f32 amax,
+                                                    u32 live) const {
     const error_estimates estimates(error_.bins, error_.estimate, v.x, v.length, step, amax);
     const f32 limit = largest_estimate(given_.error, estimates.smallest, amax, v.length);
     const u32 several = reinterpret_cast<u32>(estimates.second <= limit) & live;
@@ -223,7 +212,7 @@ class value_scales {
     for (int i = 0; i < step.count && lane_bits(several) != 0; ++i) {
       const u32 left = reinterpret_cast<u32>(estimates.error[i] <= limit) & several;
       if (lane_bits(left) == 0) continue;
-      const trial t = try_scales(step.bits(step.multiplier(i)));
+      const grid_scales t = try_scales(step.bits(step.multiplier(i)));
       best.compare(left, t.bits, error_of(v, t));
     }
     return try_scales(best.bits);
@@ -234,7 +223,7 @@ class value_scales {
     const f32 u = rounded(as_float(amax) * scale_factor_);
     return encode_scale_bits(plain_.format.scale, rounded(u * 1.5f));
   }
-  trial better_of(const lane_values& v, u32 bits, u32 other) const {
+  grid_scales better_of(const lane_values& v, u32 bits, u32 other) const {
     const f32 err = error_of(v, try_scales(bits));
     return try_scales(error_of(v, try_scales(other)) < err ? other : bits);
   }
@@ -244,16 +233,6 @@ class value_scales {
     const u32 least = percentile_lanes(v.x, v.length, rank);
     const u32 keeps = reinterpret_cast<u32>(amax >= infinity_bits) | reinterpret_cast<u32>(least == 0u);
     return keeps != 0u ? amax : least;
-  }
-  void finish(u32 amax, const trial& best, u32& bits, lane_scales& s, quantize_report& report) const {
-    const u32 nonfinite = reinterpret_cast<u32>(amax >= infinity_bits), empty = reinterpret_cast<u32>(amax == 0u);
-    const u32 underflowed = reinterpret_cast<u32>(best.factor == 0.0f) & ~nonfinite & ~empty;
-    const u32 nan = broadcast(nan_scale(plain_.format.scale));
-    bits = nonfinite != 0u ? nan : empty != 0u ? u32{} : best.bits;
-    s.zero = nonfinite | empty | underflowed;
-    s.factor = s.zero != 0u ? broadcast(1.0f) : best.factor;
-    report.nonfinite_blocks += count_lanes(nonfinite);
-    report.underflowed_scales += count_lanes(underflowed);
   }
 
   scale_rule_spec given_;
