@@ -121,21 +121,24 @@ run_transform* transform_of(std::size_t n) {
     return n == 128 ? &transform_long_runs<2> : &transform_long_runs<4>;
 }
 
+/// A vector of neighbours of any type.
+template <dtype kind>
+UFP4_LANE f32 load_vector(const void* data, std::ptrdiff_t at) {
+  if constexpr (kind == dtype::f32) return load(static_cast<const float*>(data) + at);
+  const auto half = load_as<half_u16>(static_cast<const std::uint16_t*>(data) + (kind == dtype::f32 ? 0 : at));
+  return kind == dtype::bf16 ? widen_bf16(half) : widen_fp16(half);
+}
+
 /// load_row and store_row, by registers where elements are contiguous.
 inline void read_row(const source& x, std::size_t i, std::size_t k, std::size_t count, float* out) {
   std::size_t done = 0;
   const auto widen = [&]<dtype kind>() {
-    const auto* p = static_cast<const std::uint16_t*>(x.data) + x.offset(i, k);
-    for (; count - done >= lanes; done += lanes) {
-      const auto v = load_as<half_u16>(p + done);
-      store(out + done, kind == dtype::bf16 ? widen_bf16(v) : widen_fp16(v));
-    }
+    const std::ptrdiff_t first = x.offset(i, k);
+    for (; count - done >= lanes; done += lanes)
+      store(out + done, load_vector<kind>(x.data, first + static_cast<std::ptrdiff_t>(done)));
   };
   const bool whole = x.col_stride == 1 && count != 0;
-  if (whole && x.kind == dtype::f32) {
-    __builtin_memcpy(out, static_cast<const float*>(x.data) + x.offset(i, k), count * sizeof(float));
-    done = count;
-  }
+  if (whole && x.kind == dtype::f32) widen.operator()<dtype::f32>();
   if (whole && x.kind == dtype::bf16) widen.operator()<dtype::bf16>();
   if (whole && x.kind == dtype::fp16) widen.operator()<dtype::fp16>();
   if (done != count) load_row(x, i, k + done, count - done, out + done);

@@ -11,6 +11,7 @@
 
 UFP4_BEGIN_LANES(quantize_kernel)
 
+using transform_kernel::load_vector;
 using transform_kernel::read_row;
 
 /// The panels of a tile: enough that the processor computes several of their scales at the same time, few enough (2
@@ -157,14 +158,6 @@ struct lane_runs {
   UFP4_LANE void next_panel() { x += lanes * step; }
 };
 
-/// A vector of neighbours of any type.
-template <dtype kind>
-UFP4_LANE f32 load_vector(const void* data, std::ptrdiff_t at) {
-  if constexpr (kind == dtype::f32) return load(static_cast<const float*>(data) + at);
-  const auto half = load_as<half_u16>(static_cast<const std::uint16_t*>(data) + (kind == dtype::f32 ? 0 : at));
-  return kind == dtype::bf16 ? widen_bf16(half) : widen_fp16(half);
-}
-
 /// Vectors of neighbours of any type, `step` apart.
 struct lane_columns {
   const void* data;
@@ -204,34 +197,28 @@ struct lane_columns {
   }
 };
 
-/// Sixteen elements of every lane, in registers, to element `base` of the tile.
-template <bool transforms>
-UFP4_LANE void store_sixteen(const tile_transform& h, const std::uint32_t* flip, bool complete, f32 (&v)[16], tile& t,
-                             std::size_t base) {
-  if constexpr (transforms) {
-#pragma GCC unroll 16
-    for (int j = 0; j < 16; ++j) v[j] = as_float(as_bits(v[j]) ^ flip[j]);
-    butterflies(v);
-  }
-  if (transforms && complete) {
-#pragma GCC unroll 16
-    for (int j = 0; j < 16; ++j) v[j] = v[j] * h.factor;
-  }
-  if (!transforms || complete) t.amax[base / 16] = amax_of_sixteen(v);
-  float* x = t.x + base * lanes;
-#pragma GCC unroll 16
-  for (std::size_t j = 0; j < 16; ++j) store(x + j * lanes, v[j]);
-}
-
 template <bool transforms, class Source>
 void read_sixteens(const tile_transform& h, Source from, std::size_t count, std::size_t panels, tile& t,
                    std::size_t base) {
   const bool complete = h.in_registers();
   for (; panels != 0; --panels, base += count, from.next_panel()) {
     for (std::size_t k = 0; k < count; k += 16) {
+      const std::uint32_t* const flip = h.flip + k % h.n;
       f32 v[16];
       from.read(k, v);
-      store_sixteen<transforms>(h, h.flip + k % h.n, complete, v, t, base + k);
+      if constexpr (transforms) {
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; ++j) v[j] = as_float(as_bits(v[j]) ^ flip[j]);
+        butterflies(v);
+      }
+      if (transforms && complete) {
+#pragma GCC unroll 16
+        for (int j = 0; j < 16; ++j) v[j] = v[j] * h.factor;
+      }
+      if (!transforms || complete) t.amax[(base + k) / 16] = amax_of_sixteen(v);
+      float* const x = t.x + (base + k) * lanes;
+#pragma GCC unroll 16
+      for (std::size_t j = 0; j < 16; ++j) store(x + j * lanes, v[j]);
     }
     if (transforms && !complete) finish_transform(h, count, t, base);
   }
@@ -250,10 +237,11 @@ template <features needs>
 tile_transform transform_of(const transform_spec& t) {
   tile_transform h(t);
   set_readers<needs, false>(h);
-  if constexpr (has(needs, features::transform)) {
-    h.read_columns = &read_sixteens<true, lane_columns>;
-    if (t.n != 1) set_readers<needs, true>(h);
-  }
+  if constexpr (has(needs, features::transform))
+    if (t.n != 1) {
+      set_readers<needs, true>(h);
+      h.read_columns = &read_sixteens<true, lane_columns>;
+    }
   return h;
 }
 
@@ -277,17 +265,8 @@ UFP4_LANE void read_whole_panels(const source& x, const tile_transform& h, std::
   h.read_fp16(h, {first, run}, run, panels, t, base);
 }
 
-/// `count` runs of a row, one after the other from column k on. The other lanes and the columns that the matrix does
-/// not have are zeros.
-inline void read_through_buffer(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
-                                std::size_t run, std::size_t count, tile& t, std::size_t base) {
-  const std::size_t left = x.cols > k ? x.cols - k : 0, live = left < count * run ? left : count * run;
-  if (live != 0) read_row(x, row, k, live, t.staged);
-  __builtin_memset(t.staged + live, 0, (lanes * run - live) * sizeof(float));
-  h.read_f32(h, {t.staged, run}, run, 1, t, base);
-}
-
-/// `runs` runs of a row, from column k on, panel by panel.
+/// `runs` runs of a row, from column k on, panel by panel. The other lanes of the last panel and the columns that the
+/// matrix does not have are zeros.
 [[gnu::noinline]] inline void read_runs(const source& x, const tile_transform& h, std::size_t row, std::size_t k,
                                         std::size_t run, std::size_t runs, tile& t, std::size_t base) {
   const std::size_t live = x.cols > k ? x.cols - k : 0;
@@ -296,8 +275,13 @@ inline void read_through_buffer(const source& x, const tile_transform& h, std::s
   if (direct)
     while (runs - done >= lanes && live >= (done + lanes) * run) done += lanes;
   if (done != 0) read_whole_panels(x, h, row, k, run, done / lanes, t, base);
-  for (base += done / lanes * run; done < runs; done += lanes, base += run)
-    read_through_buffer(x, h, row, k + done * run, run, runs - done < lanes ? runs - done : lanes, t, base);
+  for (base += done / lanes * run; done < runs; done += lanes, base += run) {
+    const std::size_t first = k + done * run, most = (runs - done < lanes ? runs - done : lanes) * run;
+    const std::size_t left = x.cols > first ? x.cols - first : 0, here = left < most ? left : most;
+    if (here != 0) read_row(x, row, first, here, t.staged);
+    __builtin_memset(t.staged + here, 0, (lanes * run - here) * sizeof(float));
+    h.read_f32(h, {t.staged, run}, run, 1, t, base);
+  }
 }
 
 /// `run` columns of `count` rows from `row` on, of a matrix whose columns are contiguous.
