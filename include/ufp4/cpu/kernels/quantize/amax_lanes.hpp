@@ -17,7 +17,7 @@ inline std::uint32_t largest_lane(u32 v) {
 inline std::uint32_t amax_untransformed(source x, std::size_t first, std::size_t last) {
   constexpr std::size_t part = 1024;
   alignas(64) float staged[part + lanes];
-  std::uint32_t largest = 0;
+  u32 largest{};
   x.data = static_cast<const char*>(x.data) + x.offset(first, 0) * (x.kind == dtype::f32 ? 4 : 2);
   x.rows = last - first;
   if (reads_columns(x)) x = {x.data, x.kind, x.cols, x.rows, x.col_stride, x.row_stride};
@@ -33,10 +33,9 @@ inline std::uint32_t amax_untransformed(source x, std::size_t first, std::size_t
       }
       u32 amax{};
       for (std::size_t j = 0; j < count; j += lanes) amax = maximum(amax, as_bits(magnitude(load(p + j))));
-      const std::uint32_t here = largest_lane(finite_amax(p, up(count, lanes) / lanes, amax));
-      largest = here > largest ? here : largest;
+      largest = maximum(largest, finite_amax(p, up(count, lanes) / lanes, amax));
     }
-  return largest;
+  return largest_lane(largest);
 }
 
 /// The amax of whole panels of contiguous elements, transformed in runs of 16; not the bits of a finite number if an
@@ -91,20 +90,19 @@ std::uint32_t amax_transformed(source x, const transform_spec& t, std::size_t fi
   const std::size_t width = up(x.cols, run);
   const std::size_t tile_rows = columns ? lanes : 1, tile_cols = columns ? run : lanes * run;
   const std::size_t whole = run == 16 && h.in_registers() && x.col_stride == 1 ? x.cols / tile_cols : 0;  // tiles
-  std::uint32_t largest = 0;
+  u32 largest{};
   tile one;
   for (std::size_t row = first; row < last; row += tile_rows) {
     const std::uint32_t of_panels = whole != 0 ? amax_of_panels<needs>(x, h, row, 0, whole) : 0;
     const bool finite = of_panels < infinity_bits;  // else again, by elements
-    if (finite && of_panels > largest) largest = of_panels;
+    if (finite) largest = maximum(largest, broadcast(of_panels));
     for (std::size_t k = finite ? whole * tile_cols : 0; k < width; k += tile_cols) {
       const std::size_t rows = last - row, runs = (width - k) / run, count = columns ? rows : runs;
       (columns ? read_columns : read_runs)(x, h, row, k, run, count < lanes ? count : lanes, one, 0);
-      const std::uint32_t here = largest_lane(finite_amax(one.x, run, block_amax(one, 0, run)));
-      largest = here > largest ? here : largest;
+      largest = maximum(largest, finite_amax(one.x, run, block_amax(one, 0, run)));
     }
   }
-  return largest;
+  return largest_lane(largest);
 }
 
 /// Does what amax_strips does.

@@ -79,7 +79,7 @@ UFP4_LANE u32 amax_of_sixteen(const f32 (&v)[16]) {
 }
 
 /// The amax of each lane's block b of `length` elements, as bits.
-UFP4_LANE u32 block_amax(const tile& t, std::size_t b, std::size_t length) {
+inline u32 block_amax(const tile& t, std::size_t b, std::size_t length) {
   const u32* const sixteen = t.amax + b * length / 16;
   u32 amax = sixteen[0];
   for (std::size_t g = 1; g < length / 16; ++g) amax = maximum(amax, sixteen[g]);
