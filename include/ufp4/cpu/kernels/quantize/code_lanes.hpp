@@ -82,32 +82,8 @@ struct lane_blocks {
 
 /// A word of indices as a word of codes.
 UFP4_LANE u32 mapped(const rounding_plan& p, const lane_scales& s, u32 word) {
-  if (p.maps) word = map_nibbles(load_nibble_map(p.code), word);
+  word = codes_of(p, word);
   return s.zero != 0u ? broadcast(p.zeros) : word;
-}
-
-template <class Rounder>
-void code_products(const rounding_plan& p, const lane_blocks& v, u32* words) {
-  const Rounder rounder(p);
-  const float* x = v.x;
-  u32 memory[Rounder::is_stochastic ? max_transform / 8 : 1][4];
-  u32(*random_words)[4] = memory;
-  if constexpr (Rounder::is_stochastic) random_words = v.random_words(memory);
-  std::uint32_t group = 0;
-  for (std::size_t b = 0; b < v.count; ++b) {
-    const f32 factor = v.scales[b].factor;
-    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes) {
-      const u32* random_word = random_words[Rounder::is_stochastic ? group : 0];
-      u32 word{};
-#pragma GCC unroll 8
-      for (int j = 0; j < 8; ++j) {
-        const f32 t = rounded(load(x + static_cast<std::size_t>(j) * lanes) * factor);
-        const u32 random = Rounder::is_stochastic ? random_bit_lanes::of(random_word, j) : u32{};
-        word = add_code<Rounder::bit>(word, j, rounder(t, random), t);
-      }
-      words[group++] = mapped(p, v.scales[b], finish_codes<Rounder::bit>(word));
-    }
-  }
 }
 
 /// Eight elements of every lane by cuts_rounder, four at a time: they and their indices fit in sixteen registers.
@@ -135,18 +111,33 @@ UFP4_LANE u32 code_eight(const rounding_plan& p, const float* x, f32 factor, con
   }
   return word;
 }
-template <bool is_stochastic>
-void code_by_cuts(const rounding_plan& p, const lane_blocks& v, u32* words) {
+template <class Rounder, bool is_stochastic = Rounder::is_stochastic>
+void code_products(const rounding_plan& p, const lane_blocks& v, u32* words) {
+  [[maybe_unused]] const Rounder rounder{p};
   const float* x = v.x;
   u32 memory[is_stochastic ? max_transform / 8 : 1][4];
   u32(*random_words)[4] = memory;
   if constexpr (is_stochastic) random_words = v.random_words(memory);
   std::uint32_t group = 0;
-  for (std::size_t b = 0; b < v.count; ++b)
-    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes, ++group) {
-      const u32 word = code_eight(p, x, v.scales[b].factor, is_stochastic ? random_words[group] : nullptr);
-      words[group] = mapped(p, v.scales[b], word);
+  for (std::size_t b = 0; b < v.count; ++b) {
+    const f32 factor = v.scales[b].factor;
+    for (std::size_t k = 0; k < v.length; k += 8, x += 8 * lanes) {
+      const u32* random_word = random_words[is_stochastic ? group : 0];
+      u32 word{};
+      if constexpr (std::is_same_v<Rounder, cuts_rounder>) {
+        word = code_eight(p, x, factor, is_stochastic ? random_word : nullptr);
+      } else {
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+          const f32 t = rounded(load(x + static_cast<std::size_t>(j) * lanes) * factor);
+          const u32 random = is_stochastic ? random_bit_lanes::of(random_word, j) : u32{};
+          word = add_code<Rounder::bit>(word, j, rounder(t, random), t);
+        }
+        word = finish_codes<Rounder::bit>(word);
+      }
+      words[group++] = mapped(p, v.scales[b], word);
     }
+  }
 }
 
 /// What the functions that code depend on.
@@ -172,13 +163,13 @@ constexpr bool plans(rounding_plan::kind what) {
   }
   return false;
 }
-template <features needs>
-code_blocks* code_products_of(rounding_plan::kind what) {
+/// visit<Rounder>() for the rounder of a kind but cuts and cuts_stochastic.
+template <features needs, class Visit>
+void with_rounder(rounding_plan::kind what, const Visit& visit) {
   using kind = rounding_plan::kind;
-  code_blocks* code = nullptr;
   const auto may_be = [&]<kind k, class Rounder>() {
     if constexpr (plans<needs>(k))
-      if (what == k) code = &code_products<Rounder>;
+      if (what == k) visit.template operator()<Rounder>();
   };
   may_be.template operator()<kind::uniform, uniform_rounder>();
   may_be.template operator()<kind::two_bit_mantissa, two_bit_mantissa_rounder>();
@@ -186,10 +177,16 @@ code_blocks* code_products_of(rounding_plan::kind what) {
   may_be.template operator()<kind::uniform_stochastic, uniform_stochastic_rounder>();
   may_be.template operator()<kind::two_bit_mantissa_stochastic, two_bit_mantissa_stochastic_rounder>();
   may_be.template operator()<kind::halves_stochastic, halves_stochastic_rounder>();
+}
+template <features needs>
+code_blocks* code_products_of(rounding_plan::kind what) {
+  using kind = rounding_plan::kind;
+  code_blocks* code = nullptr;
+  with_rounder<needs>(what, [&]<class Rounder>() { code = &code_products<Rounder>; });
   if constexpr (plans<needs>(kind::cuts))
-    if (what == kind::cuts) code = &code_by_cuts<false>;
+    if (what == kind::cuts) code = &code_products<cuts_rounder, false>;
   if constexpr (plans<needs>(kind::cuts_stochastic))
-    if (what == kind::cuts_stochastic) code = &code_by_cuts<true>;
+    if (what == kind::cuts_stochastic) code = &code_products<cuts_rounder, true>;
   return code;
 }
 

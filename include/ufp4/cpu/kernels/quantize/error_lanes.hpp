@@ -205,11 +205,6 @@ trial_functions trial_functions_of(rounding_plan::kind rounding, bool divides, b
                   : trial_functions_of<false, false, codes>(rounding);
 }
 
-/// The codes of a word of indices.
-UFP4_LANE u32 codes_of(const rounding_plan& p, u32 word) {
-  return p.maps ? map_nibbles(load_nibble_map(p.code), word) : word;
-}
-
 /// Two trials at once, of grids without a factor and with one.
 struct two_trials {
   const error_plan* plan[2];

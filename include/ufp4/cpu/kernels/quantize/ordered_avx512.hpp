@@ -149,7 +149,7 @@ UFP4_LANE f32 of_vector(const float* by_vector, std::size_t at, std::size_t j) {
 }
 template <dtype kind>
 UFP4_LANE void store_eight(const rounding_plan& p, u32 word, std::uint8_t* codes) {
-  if (p.maps) word = map_nibbles(load_nibble_map(p.code), word);
+  word = codes_of(p, word);
   store(codes, kind == dtype::bf16 ? sort_code_pairs(word) : sort_codes(word));
 }
 
@@ -330,30 +330,17 @@ u32 ordered_amax(const void* x, std::size_t vectors_a_block) {
 }
 
 template <features needs, dtype kind>
-code_ordered* ordered_products_of(rounding_plan::kind what) {
-  using of = rounding_plan::kind;
-  code_ordered* code = nullptr;
-  const auto may_be = [&]<of k, class Rounder>() {
-    if constexpr (plans<needs>(k))
-      if (what == k) code = &code_ordered_products<kind, Rounder>;
-  };
-  may_be.template operator()<of::uniform, uniform_rounder>();
-  may_be.template operator()<of::halves, halves_rounder>();
-  may_be.template operator()<of::uniform_stochastic, uniform_stochastic_rounder>();
-  may_be.template operator()<of::two_bit_mantissa_stochastic, two_bit_mantissa_stochastic_rounder>();
-  may_be.template operator()<of::halves_stochastic, halves_stochastic_rounder>();
-  return code;
-}
-template <features needs, dtype kind>
 ordered_functions ordered_functions_for(const rounding_plan& p, bool divides) {
   ordered_functions f;
-  code_ordered* products = ordered_products_of<needs, kind>(p.what);
-  f.products = ordered_products_of<needs, dtype::f32>(p.what);
-  f.code = products;
+  with_rounder<needs>(p.what, [&]<class Rounder>() {
+    f.code = &code_ordered_products<kind, Rounder>;
+    f.products = &code_ordered_products<dtype::f32, Rounder>;
+    f.amax = &ordered_amax<kind>;
+  });
   if constexpr (plans<needs>(rounding_plan::kind::halves))
     if (!divides && p.what == rounding_plan::kind::halves) f.prepare = &prepare_halves;
   if constexpr (has(needs, features::quotient)) {
-    if (divides && products != nullptr) f.code = &code_ordered_quotients<kind>;
+    if (divides && f.code != nullptr) f.code = &code_ordered_quotients<kind>;
     if constexpr (has(needs, features::uniform_grid))
       if (divides && p.nearby == near_kind::uniform)
         f.code = &code_ordered_near<kind, near_uniform>, f.prepare = &prepare_near<near_uniform>;
@@ -364,7 +351,6 @@ ordered_functions ordered_functions_for(const rounding_plan& p, bool divides) {
       if (divides && p.what == rounding_plan::kind::uniform_stochastic)
         f.code = &code_ordered_near<kind, near_uniform_stochastic>, f.prepare = &prepare_near<near_uniform_stochastic>;
   }
-  if (products != nullptr) f.amax = &ordered_amax<kind>;
   return f;
 }
 template <features needs>

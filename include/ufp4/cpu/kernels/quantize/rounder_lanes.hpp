@@ -80,6 +80,10 @@ UFP4_LANE u32 add_index(u32 word, std::size_t j, u32 index, f32 t) {
   else
     return add_code<Rounder::bit>(word, static_cast<int>(j), index, t);
 }
+/// The codes of a word of indices.
+UFP4_LANE u32 codes_of(const rounding_plan& p, u32 word) {
+  return p.maps ? map_nibbles(load_nibble_map(p.code), word) : word;
+}
 inline float end_of_binade(float x) { return ufp4::detail::to_float((to_bits(x) & 0x7F800000u) + 0x00800000u); }
 
 /// Stochastic rounding of a value at `distance` from its lower neighbour (numerics 3): bit 16 is set if it moves up.

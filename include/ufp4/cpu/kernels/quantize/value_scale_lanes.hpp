@@ -12,27 +12,11 @@
 
 UFP4_BEGIN_LANES(quantize_kernel)
 
-/// The same on any grid, four elements at a time.
+/// error_by on any grid.
 template <bool divides, search_error what>
 f32 error_by_cuts(const error_plan& p, const float* x, std::size_t length, f32 factor, f32 effective) {
-  const cuts_rounder rounder{p.rounding};
-  const table16 value = load_table(p.value);
-  f32 err{};
-  for (std::size_t k = 0; k < length; k += 4) {
-    f32 v[4], t[4];
-    u32 index[4] = {};
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) {
-      v[j] = load(x + (k + j) * lanes);
-      t[j] = scaled_by<divides>(v[j], factor);
-    }
-    rounder.ranks(t, index);
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < 4; ++j) err = add_error<what>(err, v[j] - rounded(lookup(value, index[j]) * effective));
-  }
-  return err;
+  return code_trial_by_cuts<divides, false, false>(p, {factor, f32{}, effective, what}, x, length, nullptr);
 }
-
 template <bool divides, search_error what>
 block_error* block_error_of(const rounding_plan& rounding, byte_element byte) {
   using kind = rounding_plan::kind;
@@ -43,24 +27,22 @@ block_error* block_error_of(const rounding_plan& rounding, byte_element byte) {
     if (rounding.what == kind::halves) return &error_by<looked_up_value<halves_rounder>, divides, what>;
   return &error_by_cuts<divides, what>;
 }
-template <search_error what>
-void choose_error(error_plan& p, bool divides, byte_element byte) {
-  p.sum = divides ? block_error_of<true, what>(p.rounding, byte) : block_error_of<false, what>(p.rounding, byte);
-#if UFP4_LANE_COUNT == 16
-  p.estimate[0] = &errors_by_bins<what, false>;
-  p.estimate[1] = &errors_by_bins<what, true>;
-#endif
-}
-
 inline error_plan make_error_plan(const format_spec& f, search_error what) {
   const bool divides = scale_divides(f);
   error_plan p = f.has_bytes()
                      ? error_plan{byte_plan(f, rounding_spec::kind::nearest_even), {}, magnitude_mask, nullptr}
                      : plan_errors(f.grid, divides);
+  const auto choose = [&]<search_error by>() {
+    p.sum = divides ? block_error_of<true, by>(p.rounding, f.byte) : block_error_of<false, by>(p.rounding, f.byte);
+#if UFP4_LANE_COUNT == 16
+    p.estimate[0] = &errors_by_bins<by, false>;
+    p.estimate[1] = &errors_by_bins<by, true>;
+#endif
+  };
   if (what == search_error::squared)
-    choose_error<search_error::squared>(p, divides, f.byte);
+    choose.operator()<search_error::squared>();
   else
-    choose_error<search_error::absolute>(p, divides, f.byte);
+    choose.operator()<search_error::absolute>();
   return p;
 }
 
