@@ -128,27 +128,23 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
   return {data, out.kind, 1, (last - first) * out.cols, out.row_stride, 1};
 }
 
-/// Blocks of `length` byte elements, at least sixteen, each under its scale, to binary32. Writes whole groups.
-inline void decode_bytes(const std::uint8_t* codes, float unit, const float* scales, std::size_t length,
-                         std::size_t count, float* out) {
-  const f32 one = broadcast(unit);
-  for (std::size_t k = 0; k < count; k += group) {
-    const f32 scale = broadcast(scales[k / length]);
-    std::uint8_t last[group] = {};
-    const bool whole = count - k >= group;
-    if (!whole) __builtin_memcpy(last, codes + k, count - k);
-    const std::uint8_t* from = whole ? codes + k : last;
-#pragma GCC unroll 4
-    for (std::size_t i = 0; i < group; i += lanes) store(out + k + i, numbers_of_bytes(from + i) * one * scale);
-  }
-}
-/// dequantize_rows of a format with elements of one byte.
+/// dequantize_rows of a format with elements of one byte, whose blocks have at least sixteen.
 inline void dequantize_bytes(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
+  const f32 unit = broadcast(q.format.grid.unit);
   alignas(64) float scales[stretch / group];
   decode_rows(q, out, first, last, [&](std::size_t i, std::size_t k, std::size_t live, float* to) {
     effective_scales(q, i, k / length, (live + length - 1) / length, scales);
-    decode_bytes(q.codes + q.code_index(i, k), q.format.grid.unit, scales, length, live, to);
+    const std::uint8_t* const codes = q.codes + q.code_index(i, k);
+    for (std::size_t j = 0; j < live; j += group) {
+      const f32 scale = broadcast(scales[j / length]);
+      std::uint8_t rest[group] = {};
+      const bool whole = live - j >= group;
+      if (!whole) __builtin_memcpy(rest, codes + j, live - j);
+      const std::uint8_t* from = whole ? codes + j : rest;
+#pragma GCC unroll 4
+      for (std::size_t r = 0; r < group; r += lanes) store(to + j + r, numbers_of_bytes(from + r) * unit * scale);
+    }
   });
 }
 
@@ -179,7 +175,10 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
       const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch, blocks = (live + length - 1) / length;
       if (!extended) effective_scales<needs & scale_features>(q, i, k / length, blocks, scales);
       if constexpr (has(needs, features::further_parts))
-        if (extended) effective_extended(q, i, k / length, blocks, scales);
+        if (extended) {
+          alignas(64) std::uint32_t bits[stretch / group];
+          extended_scales(q, i, k / length, blocks, bits, scales);
+        }
       const coded_stretch s{table, q.codes + (i * q.padded_cols + k) / 2, scales, shift,
                             has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks)};
       const std::size_t direct = step == 1 ? live / group : 0, done = direct * group;

@@ -91,13 +91,6 @@ inline void extended_scales(const quantized_source& q, std::size_t row, std::siz
     store(bits + i, has_grids ? parts.grid(some) : some);
   }
 }
-/// effective_scales of a format with outer scales of rows or segments or e6m2 scales, and one grid without exponents.
-inline void effective_extended(const quantized_source& q, std::size_t row, std::size_t b, std::size_t count,
-                               float* out) {
-  alignas(64) std::uint32_t bits[stretch / group];
-  extended_scales(q, row, b, count, bits, out);
-}
-
 /// Decodes groups of sixteen of a row.
 class extended_decoder {
  public:

@@ -32,8 +32,17 @@ struct byte_nearest {
   UFP4_LANE u32 operator()(f32 t, u32) const { return as_bits(at_most(at_least(t, least), most) + shift); }
 };
 
-/// Any policy, on the units of the magnitude: the integer below them, and one more if a fraction, which is exact,
-/// reaches a limit.
+/// Any policy: the integer below some units, and one more if their fraction, which is exact, reaches `away`.
+template <bool is_random>
+UFP4_LANE u32 rounded_units(f32 units, f32 away, u32 random) {
+  const i32 below = __builtin_convertvector(units, i32);
+  const f32 fraction = units - to_float(below);
+  if constexpr (is_random)
+    return reinterpret_cast<u32>(below) + (stochastic_carry(fraction, broadcast(65536.0f), random) >> 16);
+  return reinterpret_cast<u32>(below - (fraction >= away));
+}
+
+/// Any policy, on the units of the magnitude.
 template <bool is_random>
 struct byte_rounder {
   static constexpr bool is_stochastic = is_random;
@@ -42,13 +51,7 @@ struct byte_rounder {
       : per_unit(broadcast(1.0f / p.unit)), away(broadcast(p.cut[0])) {}
   UFP4_LANE u32 operator()(f32 t, u32 random) const {
     const f32 units = magnitude_at_most(t * per_unit, broadcast(127.0f));
-    const i32 below = __builtin_convertvector(units, i32);
-    const f32 fraction = units - to_float(below);
-    i32 n = below;
-    if constexpr (is_random)
-      n += reinterpret_cast<i32>(stochastic_carry(fraction, broadcast(65536.0f), random) >> 16);
-    else
-      n -= fraction >= away;
+    const i32 n = reinterpret_cast<i32>(rounded_units<is_random>(units, away, random));
     const i32 sign = reinterpret_cast<i32>(t) >> 31;
     return reinterpret_cast<u32>((n ^ sign) - sign);
   }
@@ -93,14 +96,7 @@ struct byte_float_rounder : byte_float_codes {
     const f32 a = magnitude_at_most(t, qmax);
     const u32 binade = this->binade(a);
     const f32 quanta = a * as_float(((277u - dropped) << 23) - binade);
-    const i32 below = __builtin_convertvector(quanta, i32);
-    const f32 fraction = quanta - to_float(below);
-    u32 count = reinterpret_cast<u32>(below);
-    if constexpr (is_random)
-      count += stochastic_carry(fraction, broadcast(65536.0f), random) >> 16;
-    else
-      count -= reinterpret_cast<u32>(fraction >= away);
-    return code(count, binade, t);
+    return code(rounded_units<is_random>(quanta, away, random), binade, t);
   }
 };
 

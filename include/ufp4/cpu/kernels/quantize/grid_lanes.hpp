@@ -127,7 +127,8 @@ class remapped_pair {
             (longer != 0u ? count : 0xFFFFu - count) & 0xF0000u;  // -8 to 8, from the further value's side
         word |= j < 4 ? index >> (16 - 4 * j) : index << (4 * j - 16);
       }
-      words[k / 8] = of_counts(word, second);
+      const u32 first = map_nibbles(load_nibble_map(map_of_counts_[0]), word);
+      words[k / 8] = second != 0u ? map_nibbles(load_nibble_map(map_of_counts_[1]), word) : first;
     }
   }
 
@@ -164,10 +165,6 @@ class remapped_pair {
     for (int i = 0; i < 7; ++i) map[i] = g.code[g.zero + i], map[8 + i] = g.code[g.zero - i];
     map[7] = g.code[15];
     map[15] = g.code[0];
-  }
-  UFP4_LANE u32 of_counts(u32 word, u32 second) const {
-    const u32 first = map_nibbles(load_nibble_map(map_of_counts_[0]), word);
-    return second != 0u ? map_nibbles(load_nibble_map(map_of_counts_[1]), word) : first;
   }
   template <bool divides, class Rounder>
   static try_grids* trial_of(bool codes) {

@@ -74,8 +74,27 @@ class lane_quantizer : quantize_call {
   /// Strips of square blocks: a lane is a run of a row again. Every row is read twice, since a scale needs all rows of
   /// its block.
   void squares(std::size_t first, std::size_t last) {
+    const auto height = static_cast<std::size_t>(job_.format.block.rows);
     for (std::size_t strip = first; strip < last; ++strip)
-      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) square_tile(strip, k);
+      for (std::size_t k = 0; k < job_.padded_cols; k += tile_width_) {
+        const std::size_t top = strip * height, left = job_.x.rows - top,
+                          bottom = top + (left < height ? left : height);
+        const std::size_t runs = runs_from(k, job_.padded_cols), blocks = panels_in(runs) * blocks_;
+        for (std::size_t b = 0; b < blocks; ++b) amax_[b] = u32{};
+        for (std::size_t row = top; row < bottom; ++row) {
+          read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
+          for (std::size_t b = 0; b < blocks; ++b) amax_[b] = maximum(amax_[b], block_amax(tile_, b, block_));
+          if (from_values_ != nullptr) (this->*keep_row_)(blocks, row - top, true);
+        }
+        for (std::size_t row = bottom; from_values_ != nullptr && row < top + height; ++row)
+          (this->*keep_row_)(blocks, row - top, false);
+        choose(blocks);
+        for (std::size_t row = top; row < bottom; ++row) {
+          read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
+          code_panels(row, k, runs);
+        }
+        store_block_scales(strip * job_.padded_cols + k, runs);
+      }
   }
 
  private:
@@ -175,66 +194,36 @@ class lane_quantizer : quantize_call {
     });
   }
 
-  void square_tile(std::size_t strip, std::size_t k) {
-    const auto height = static_cast<std::size_t>(job_.format.block.rows);
-    const std::size_t top = strip * height, left = job_.x.rows - top, bottom = top + (left < height ? left : height);
-    const std::size_t runs = runs_from(k, job_.padded_cols), blocks = panels_in(runs) * blocks_;
-    for (std::size_t b = 0; b < blocks; ++b) amax_[b] = u32{};
-    for (std::size_t row = top; row < bottom; ++row) {
-      read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
-      for (std::size_t b = 0; b < blocks; ++b) amax_[b] = maximum(amax_[b], block_amax(tile_, b, block_));
-      if (from_values_ != nullptr) (this->*keep_row_)(blocks, row - top, true);
-    }
-    for (std::size_t row = bottom; from_values_ != nullptr && row < top + height; ++row)
-      (this->*keep_row_)(blocks, row - top, false);
-    choose(blocks);
-    for (std::size_t row = top; row < bottom; ++row) {
-      read_runs(job_.x, transform_, row, k, run_, runs, tile_, 0);
-      code_panels(row, k, runs);
-    }
-    store_block_scales(strip * job_.padded_cols + k, runs);
-  }
-
-  /// Words of codes and scales of a part, panel by panel without gaps: at distances of 4 KiB they would take the same
-  /// places in the first-level cache.
-  struct part_results {
-    std::size_t runs;  ///< of a panel
-    u32 words[panels * max_transform / 4], bits[panels * max_transform / 16];
-  };
   void part(std::size_t row, std::size_t rows, std::size_t k, std::size_t width) {
-    part_results p;
-    p.runs = width >> run_shift_;
-    const std::size_t at_once = panels_of(run_), live = (rows + lanes - 1) / lanes;
-    for (std::size_t r = 0; r < p.runs; ++r)
-      for (std::size_t panel = 0; panel < live; panel += at_once)
-        column_panels(row, rows, k, r, panel, live - panel < at_once ? live - panel : at_once, p);
-    for (std::size_t panel = 0; panel < live; ++panel) {
-      const std::size_t here = row + panel * lanes, left = rows - panel * lanes, count = left < lanes ? left : lanes;
-      const std::size_t words = p.runs * words_, blocks = p.runs * blocks_;
-      store_lanes(p.words + panel * words, words, codes_at(here, k), code_bytes(job_.format, job_.padded_cols), count);
-      store_scales(out_.scales, job_.format.scale, p.bits + panel * blocks, blocks,
-                   (here * job_.padded_cols + k) >> block_shift_, job_.padded_cols >> block_shift_, count);
-    }
-  }
-  /// Run r of some panels.
-  void column_panels(std::size_t row, std::size_t rows, std::size_t k, std::size_t r, std::size_t first,
-                     std::size_t count, part_results& p) {
-    const std::size_t column = k + r * run_;
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t above = (first + i) * lanes, left = rows - above;
-      read_columns(job_.x, transform_, row + above, column, run_, left < lanes ? left : lanes, tile_, i * run_);
-    }
-    for (std::size_t b = 0; b < count * blocks_; ++b) amax_[b] = block_amax(tile_, b, block_);
-    choose(count * blocks_);
-    u32 coded[max_transform / 4];
-    if (!is_stochastic_) code(0, count * blocks_, coded);
-    for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t at = (first + i) * p.runs + r;
-      if (is_stochastic_)
-        place_random_bits(row + (first + i) * lanes, column, job_.whole_padded_cols),
+    // Panel by panel without gaps: at distances of 4 KiB they would take the same places in the first-level cache.
+    u32 words[panels * max_transform / 4], bits[panels * max_transform / 16], coded[max_transform / 4];
+    const std::size_t runs = width >> run_shift_, at_once = panels_of(run_), live = (rows + lanes - 1) / lanes;
+    const auto rows_of = [&](std::size_t panel) { return rows - panel * lanes < lanes ? rows - panel * lanes : lanes; };
+    for (std::size_t r = 0; r < runs; ++r)
+      for (std::size_t first = 0; first < live; first += at_once) {
+        const std::size_t column = k + r * run_, count = live - first < at_once ? live - first : at_once;
+        for (std::size_t i = 0; i < count; ++i)
+          read_columns(job_.x, transform_, row + (first + i) * lanes, column, run_, rows_of(first + i), tile_,
+                       i * run_);
+        for (std::size_t b = 0; b < count * blocks_; ++b) amax_[b] = block_amax(tile_, b, block_);
+        choose(count * blocks_);
+        if (!is_stochastic_) code(0, count * blocks_, coded);
+        for (std::size_t i = 0; i < count; ++i) {
+          const std::size_t at = (first + i) * runs + r;
+          if (is_stochastic_) {
+            place_random_bits(row + (first + i) * lanes, column, job_.whole_padded_cols);
             code(i * blocks_, blocks_, coded + i * words_);
-      copy_vectors(coded + i * words_, words_, p.words + at * words_);
-      copy_vectors(bits_ + i * blocks_, blocks_, p.bits + at * blocks_);
+          }
+          copy_vectors(coded + i * words_, words_, words + at * words_);
+          copy_vectors(bits_ + i * blocks_, blocks_, bits + at * blocks_);
+        }
+      }
+    for (std::size_t panel = 0; panel < live; ++panel) {
+      const std::size_t here = row + panel * lanes, count = rows_of(panel), of_row = runs * words_,
+                        blocks = runs * blocks_;
+      store_lanes(words + panel * of_row, of_row, codes_at(here, k), code_bytes(job_.format, job_.padded_cols), count);
+      store_scales(out_.scales, job_.format.scale, bits + panel * blocks, blocks,
+                   (here * job_.padded_cols + k) >> block_shift_, job_.padded_cols >> block_shift_, count);
     }
   }
   /// One or a few vectors. `rounded` keeps compilers from calling memcpy, which takes longer.

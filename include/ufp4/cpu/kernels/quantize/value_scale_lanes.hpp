@@ -136,14 +136,21 @@ class value_scales {
   bool compares() const { return given_.searches || given_.what == rule_kind::four_over_six; }
   /// The number that this scale is computed from: the amax or the percentile.
   u32 argument(const lane_values& v, u32 amax) const {
-    return given_.what == rule_kind::percentile ? percentile_of_blocks(v, amax) : amax;
+    if (given_.what != rule_kind::percentile) return amax;
+    const u32 least = percentile_lanes(v.x, v.length, percentile_rank(static_cast<int>(v.length), given_.per_mille));
+    return (reinterpret_cast<u32>(amax >= infinity_bits) | reinterpret_cast<u32>(least == 0u)) != 0u ? amax : least;
   }
   /// Sets tensor_constants::decode and scale_factor of the next blocks, a lane each.
   void place_under(f32 decode, f32 scale_factor) { decode_ = decode, scale_factor_ = scale_factor; }
   /// The scales of the smallest errors, from those that the rule starts from. Blocks that are zero or not finite have
   /// any.
   grid_scales best(const lane_values& v, u32 bits, u32 amax) const {
-    return given_.searches ? search(v, bits, amax) : better_of(v, bits, bits_of_four(amax));
+    if (given_.searches) return search(v, bits, amax);
+    // four_over_six: the other scale is that under which amax becomes 4.
+    const f32 u = rounded(as_float(amax) * scale_factor_);
+    const u32 other = encode_scale_bits(plain_.format.scale, rounded(u * 1.5f));
+    const f32 err = error_of(v, try_scales(bits));
+    return try_scales(error_of(v, try_scales(other)) < err ? other : bits);
   }
 
  private:
@@ -200,22 +207,6 @@ class value_scales {
     return try_scales(best.bits);
   }
 #endif
-  /// four_over_six: the scale under which amax becomes 4.
-  u32 bits_of_four(u32 amax) const {
-    const f32 u = rounded(as_float(amax) * scale_factor_);
-    return encode_scale_bits(plain_.format.scale, rounded(u * 1.5f));
-  }
-  grid_scales better_of(const lane_values& v, u32 bits, u32 other) const {
-    const f32 err = error_of(v, try_scales(bits));
-    return try_scales(error_of(v, try_scales(other)) < err ? other : bits);
-  }
-
-  u32 percentile_of_blocks(const lane_values& v, u32 amax) const {
-    const int rank = percentile_rank(static_cast<int>(v.length), given_.per_mille);
-    const u32 least = percentile_lanes(v.x, v.length, rank);
-    const u32 keeps = reinterpret_cast<u32>(amax >= infinity_bits) | reinterpret_cast<u32>(least == 0u);
-    return keeps != 0u ? amax : least;
-  }
 
   scale_rule_spec given_;
   kernel_coder plain_;
