@@ -24,16 +24,6 @@ void effective_scales(const quantized_source& q, std::size_t row, std::size_t b,
   store(out + whole, quiet_nans(load(rest)));
 }
 
-template <dtype kind, bool by_unit, std::size_t n>
-UFP4_LANE void store_as(void* out, std::size_t at, const f32 (&v)[n]) {
-  if constexpr (kind == dtype::bf16) return store_bf16<by_unit>(static_cast<std::uint16_t*>(out) + at, v);
-#pragma GCC unroll 8
-  for (std::size_t r = 0; r < n; ++r) {
-    if constexpr (kind == dtype::f32) store(static_cast<float*>(out) + at + r * lanes, v[r]);
-    if constexpr (kind == dtype::fp16) store(static_cast<std::uint16_t*>(out) + at + r * lanes, narrow_fp16(v[r]));
-  }
-}
-
 /// `groups` groups of sixteen from group g on, each under its scale.
 template <dtype kind, bool by_unit, std::size_t groups>
 UFP4_LANE void decode(const grid_table& table, const std::uint8_t* codes, const f32 (&scale)[groups], std::size_t g,
@@ -46,7 +36,13 @@ UFP4_LANE void decode(const grid_table& table, const std::uint8_t* codes, const 
 #pragma GCC unroll 4
     for (std::size_t r = 0; r < group_regs; ++r) v[i * group_regs + r] = some[r] * scale[i];
   }
-  store_as<kind, by_unit>(out, g * group, v);
+  const std::size_t at = g * group;
+  if constexpr (kind == dtype::bf16) return store_bf16<by_unit>(static_cast<std::uint16_t*>(out) + at, v);
+#pragma GCC unroll 8
+  for (std::size_t r = 0; r < groups * group_regs; ++r) {
+    if constexpr (kind == dtype::f32) store(static_cast<float*>(out) + at + r * lanes, v[r]);
+    if constexpr (kind == dtype::fp16) store(static_cast<std::uint16_t*>(out) + at + r * lanes, narrow_fp16(v[r]));
+  }
 }
 
 /// Decodes `count` groups; 1 << shift neighbours share one scale.
@@ -80,26 +76,15 @@ inline bool all_normal(const grid4& grid, const float* scales, std::size_t count
   return lane_bits(tiny) == 0;
 }
 
-/// A stretch of a row: its codes and scales.
-struct coded_stretch {
-  const grid_table& table;
-  const std::uint8_t* codes;
-  const float* scales;
-  int shift;  ///< 1 << shift groups share a scale
-  bool by_unit;
-};
-
-/// Groups [first, first + count) as numbers of a kind. `first` begins a scale, or is the last group of the stretch.
+/// decode_groups for outputs of a kind; `by_unit`: where all numbers are normal.
 template <bool has_unit, features needs>
-void decode_stretch(const coded_stretch& s, dtype kind, std::size_t first, std::size_t count, void* out) {
-  const auto run = [&](auto* decoder) {
-    decoder(s.table, s.codes + first * (group / 2), s.scales + (first >> s.shift), s.shift, count, out);
-  };
-  if (!has(needs, features::half_input) || kind == dtype::f32) return run(&decode_groups<dtype::f32, false>);
+auto decoder_of(dtype kind, [[maybe_unused]] bool by_unit) {
   if constexpr (has(needs, features::half_input)) {
-    if (kind == dtype::fp16) return run(&decode_groups<dtype::fp16, false>);
-    s.by_unit ? run(&decode_groups<dtype::bf16, has_unit>) : run(&decode_groups<dtype::bf16, false>);
+    if (kind == dtype::fp16) return &decode_groups<dtype::fp16, false>;
+    if (kind == dtype::bf16)
+      return by_unit ? &decode_groups<dtype::bf16, has_unit> : &decode_groups<dtype::bf16, false>;
   }
+  return &decode_groups<dtype::f32, false>;
 }
 
 /// Copies `count` numbers of `size` bytes to places that are `step` numbers apart.
@@ -179,13 +164,15 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
           alignas(64) std::uint32_t bits[stretch / group];
           extended_scales(q, i, k / length, blocks, bits, scales);
         }
-      const coded_stretch s{table, q.codes + (i * q.padded_cols + k) / 2, scales, shift,
-                            has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks)};
+      const std::uint8_t* const codes = q.codes + (i * q.padded_cols + k) / 2;
+      const auto decode = decoder_of<has_unit, needs>(
+          out.kind, has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks));
       const std::size_t direct = step == 1 ? live / group : 0, done = direct * group;
       char* to = static_cast<char*>(out.data) + out.offset(i, k) * size;
-      decode_stretch<has_unit, needs>(s, out.kind, 0, direct, to);
+      decode(table, codes, scales, shift, direct, to);
       if (done == live) continue;
-      decode_stretch<has_unit, needs>(s, out.kind, direct, (live - done + group - 1) / group, values);
+      // The rest begins a scale, or is the last group.
+      decode(table, codes + done / 2, scales + (direct >> shift), shift, (live - done + group - 1) / group, values);
       to += static_cast<std::ptrdiff_t>(done) * size;
       (size == 4 ? scatter<4> : scatter<2>)(values, live - done, to, step);
     }

@@ -13,10 +13,6 @@ struct random_bit_lanes {
   std::uint32_t stream[2] = {};
   philox_keys keys;
 
-  static u32 lane_numbers() {
-    static constexpr std::uint32_t numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    return load_as<u32>(numbers);
-  }
   random_bit_lanes() = default;
   explicit random_bit_lanes(const stochastic& s)
       : stream{static_cast<std::uint32_t>(s.stream), static_cast<std::uint32_t>(s.stream >> 32)}, keys(s.seed) {}
@@ -24,7 +20,8 @@ struct random_bit_lanes {
   void place(std::uint64_t element, std::uint64_t step) {
     const std::uint64_t group = element >> 3, apart = step >> 3;
     if (apart < std::uint64_t{1} << 27) {  // that of lanes, times it, does not overflow
-      low = broadcast(static_cast<std::uint32_t>(group)) + lane_numbers() * static_cast<std::uint32_t>(apart);
+      static constexpr std::uint32_t lane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+      low = broadcast(static_cast<std::uint32_t>(group)) + load_as<u32>(lane) * static_cast<std::uint32_t>(apart);
       high = broadcast(static_cast<std::uint32_t>(group >> 32));
       high -= reinterpret_cast<u32>(low < static_cast<std::uint32_t>(group));
       return;
@@ -71,13 +68,6 @@ struct lane_blocks {
   code_blocks* code_products;  ///< codes blocks whose scales multiply
   bool divides = false;        ///< whether scales divide, for code_byte_elements
   u32 (*drawn)[4] = nullptr;   ///< where they are drawn already: the words of all groups
-
-  /// The words of all groups, drawn into `memory` or already drawn.
-  auto random_words(u32 (*memory)[4]) const -> u32 (*)[4] {
-    if (drawn != nullptr) return drawn;
-    random_bits->draw(count * length / 8, memory);
-    return memory;
-  }
 };
 
 /// A word of indices as a word of codes.
@@ -117,7 +107,12 @@ void code_products(const rounding_plan& p, const lane_blocks& v, u32* words) {
   const float* x = v.x;
   u32 memory[is_stochastic ? max_transform / 8 : 1][4];
   u32(*random_words)[4] = memory;
-  if constexpr (is_stochastic) random_words = v.random_words(memory);
+  if constexpr (is_stochastic) {
+    if (v.drawn != nullptr)
+      random_words = v.drawn;
+    else
+      v.random_bits->draw(v.count * v.length / 8, memory);
+  }
   std::uint32_t group = 0;
   for (std::size_t b = 0; b < v.count; ++b) {
     const f32 factor = v.scales[b].factor;

@@ -48,7 +48,7 @@ class extended_quantizer : outer_tiles {
       error_with_exponents_ = exponent_trial::function_of(grids_[0].error.rounding, divides_);
   }
 
-  /// For a rule that reads the values of blocks, that takes_values_rule accepts.
+  /// For a rule that reads the values of blocks.
   void choose_by(value_scales& from_values) { from_values_ = &from_values; }
 
   void strips(std::size_t first, std::size_t last) {
@@ -101,30 +101,22 @@ class extended_quantizer : outer_tiles {
   }
   /// The same by a rule that reads values.
   void choose_scales_by_values(std::size_t k, std::size_t blocks) {
-    if (job_.format.choice.count != 0 || job_.format.block.group[0] != 0) return choose_scales_of_grids(k, blocks);
-    for (std::size_t b = 0; b < blocks; ++b) {
-      const lane_values v = from_values_->take(tile_.x + b * block_ * lanes, block_);
-      const outer_lanes outer = outers_of(k, b);
-      grid_scales& s = scales_[0][b];
-      const grid_scaler& scaler = grids_[0].scales;
-      special_[b] = scaler(job_.format.scale, from_values_->argument(v, amax_[b]), outer, s);
-      if (!from_values_->compares()) continue;
-      from_values_->place_under(outer.decode, scaler.scale_factor(outer));
-      s = from_values_->best(v, s.bits, amax_[b]);
-      const u32 empty = reinterpret_cast<u32>(amax_[b] == 0u);
-      special_[b] = lane_bits(empty | nonfinite(b) | reinterpret_cast<u32>(s.factor == 0.0f));
-    }
-  }
-  /// The same for several grids or one-bit exponents.
-  void choose_scales_of_grids(std::size_t k, std::size_t blocks) {
+    const bool is_plain = job_.format.choice.count == 0 && job_.format.block.group[0] == 0;  // one grid, no exponents
     for (std::size_t b = 0; b < blocks; ++b) {
       const float* const x = tile_.x + b * block_ * lanes;
+      const lane_values v = is_plain ? from_values_->take(x, block_) : lane_values{x, block_};
       const outer_lanes outer = outers_of(k, b);
-      const u32 from = from_values_->argument({x, block_}, amax_[b]);
+      const u32 from = from_values_->argument(v, amax_[b]);
       special_[b] = 0;
       for (int g = 0; g <= job_.format.choice.count; ++g)
         special_[b] |= grids_[g].scales(job_.format.scale, from, outer, scales_[g][b]);
-      if (coder_.rule.searches) search_scales(x, b, outer);
+      if (!is_plain && coder_.rule.searches) search_scales(x, b, outer);
+      if (!is_plain || !from_values_->compares()) continue;
+      grid_scales& s = scales_[0][b];
+      from_values_->place_under(outer.decode, grids_[0].scales.scale_factor(outer));
+      s = from_values_->best(v, s.bits, amax_[b]);
+      const u32 empty = reinterpret_cast<u32>(amax_[b] == 0u);
+      special_[b] = lane_bits(empty | nonfinite(b) | reinterpret_cast<u32>(s.factor == 0.0f));
     }
   }
   /// Of the scales of a search around scales_, those with the smallest errors, of equal ones the first.
@@ -374,21 +366,18 @@ class extended_quantizer : outer_tiles {
   alignas(64) float t_[max_transform * lanes];  ///< scaled values of a block
 };
 
-/// Whether extended_quantizer has code for a rule that reads the values of blocks.
-inline bool takes_values_rule(const format_spec& f, const scale_rule_spec& rule) {
-  if (!rule.searches || f.block.group[0] == 0) return true;
-  return exponent_trial::function_of(make_plan(f.grid, rounding_spec::kind::nearest_even, cheap_lookup), false) !=
-         nullptr;
-}
-/// Whether it has code for a job whose format has further parts.
+/// Whether extended_quantizer has code for a job whose format has further parts.
 inline bool takes_extended(const quantize_job& job, const kernel_coder& c) {
-  bool suitable = job.format.block.rows == 1 && !job.rounds_input_to_bf16 && job.format.block.cols >= 16 &&
-                  !job.format.has_bytes() && (!reads_values(c.rule) || takes_values_rule(job.format, c.rule));
-  for (int g = 0; suitable && g <= job.format.choice.count; ++g) {
-    const grid4& grid = nth_grid(job.format, g);
-    suitable = to_bits(grid.qmax) >= 0x00800000u && (grid.minus_zero == grid.code[grid.zero] || is_symmetric(grid));
+  const format_spec& f = job.format;
+  if (f.block.rows != 1 || f.block.cols < 16 || f.has_bytes() || job.rounds_input_to_bf16) return false;
+  for (int g = 0; g <= f.choice.count; ++g) {
+    const grid4& grid = nth_grid(f, g);
+    if (to_bits(grid.qmax) < 0x00800000u || (grid.minus_zero != grid.code[grid.zero] && !is_symmetric(grid)))
+      return false;
   }
-  return suitable;
+  const auto even = rounding_spec::kind::nearest_even;
+  return !c.rule.searches || f.block.group[0] == 0 ||
+         exponent_trial::function_of(make_plan(f.grid, even, cheap_lookup), false) != nullptr;
 }
 UFP4_END_LANES
 #endif

@@ -176,22 +176,19 @@ UFP4_LANE void store_eight(const rounding_plan& p, u32 word, std::uint8_t* codes
     transpose4(word[i]);
   }
 }
-/// The random bits of a part, as load_eight has its vectors.
-template <dtype kind>
+/// The random bits of a part, as load_eight has its vectors, or zeros.
+template <dtype kind, bool is_stochastic>
 struct ordered_random_bits {
-  u32 word[vectors_of_a_part / 8][4];
-  UFP4_LANE explicit ordered_random_bits(const ordered_part& c) {
-    draw_in_order(*c.random_bits, c.random_group, c.vectors / 8, word);
+  u32 word[is_stochastic ? vectors_of_a_part / 8 : 1][4];
+  UFP4_LANE explicit ordered_random_bits([[maybe_unused]] const ordered_part& c) {
+    if constexpr (is_stochastic) draw_in_order(*c.random_bits, c.random_group, c.vectors / 8, word);
   }
   UFP4_LANE u32 of(std::size_t at, std::size_t j) const {
+    if constexpr (!is_stochastic) return u32{};
     const u32 w = word[at / 8][j / 2];
     if constexpr (kind == dtype::bf16) return j % 2 == 0 ? w & 0xFFFFu : w >> 16;
     return j % 2 == 0 ? words_of<0>(w) : words_of<1>(w);
   }
-};
-struct no_random_bits {
-  UFP4_LANE explicit no_random_bits(const ordered_part&) {}
-  UFP4_LANE u32 of(std::size_t, std::size_t) const { return u32{}; }
 };
 
 template <dtype kind, class Rounder>
@@ -199,7 +196,7 @@ void code_ordered_products(const rounding_plan& p, const ordered_part& c) {
   if constexpr (std::is_same_v<Rounder, halves_rounder>)
     if (c.of->in_range) return code_ordered_products<kind, halves_in_range_rounder>(p, c);
   const Rounder rounder(p);
-  const std::conditional_t<Rounder::is_stochastic, ordered_random_bits<kind>, no_random_bits> random(c);
+  const ordered_random_bits<kind, Rounder::is_stochastic> random(c);
   for (std::size_t at = 0; at < c.vectors; at += 8) {
     f32 t[8];
     load_eight<kind>(c.x, at, t);
@@ -271,7 +268,7 @@ void code_ordered_near(const rounding_plan& p, const ordered_part& c) {
   if (!c.of->in_range) return code_ordered_quotients<kind>(p, c);
   std::uint32_t in_doubt = 0;
   Near nearby(p, broadcast(1.0f));
-  const std::conditional_t<Near::is_stochastic, ordered_random_bits<kind>, no_random_bits> random(c);
+  const ordered_random_bits<kind, Near::is_stochastic> random(c);
   for (std::size_t at = 0; at < c.vectors; at += 8) {
     f32 t[8];
     load_eight<kind>(c.x, at, t);
@@ -452,9 +449,7 @@ class ordered_rows : quantize_call {
       for (std::size_t i = 0; i < here->panels; ++i) choose_panel(*here, i);
       if (do_.prepare != nullptr) do_.prepare(plan_, here->of, here->panels * block_);
       if (c != 0) code_part(*before, before->panels * block_, codes_at(row, before->k));
-      part* const next = before;
-      before = here;
-      here = next;
+      std::swap(here, before);
     }
     if (panels != 0) code_part(*before, before->panels * block_, codes_at(row, before->k));
     if (panels * panel < width) rest_of_row(x, row, panels * panel, width);

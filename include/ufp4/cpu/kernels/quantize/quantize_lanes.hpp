@@ -141,10 +141,6 @@ class lane_quantizer : quantize_call {
 
   /// How many vectors have the elements of as many blocks as there are lanes.
   std::size_t block_vectors() const { return static_cast<std::size_t>(job_.format.block.rows) * block_; }
-  lane_values values_of(std::size_t b) const {
-    if (job_.format.block.rows == 1) return from_values_->take(tile_.x + b * block_ * lanes, block_);
-    return {square_.data() + b * block_vectors() * lanes, block_vectors()};
-  }
   /// Keeps row r of the blocks, which the tile has, or zeros for a row beyond the matrix.
   void keep_row(std::size_t blocks, std::size_t r, bool exists) {
     for (std::size_t b = 0; b < blocks; ++b) {
@@ -160,7 +156,12 @@ class lane_quantizer : quantize_call {
     for (std::size_t b = 0; b < blocks; ++b) choose_scales_(coder_, amax_[b], bits_[b], scale_[b], report_);
   }
   [[gnu::noinline]] void choose_by_values(std::size_t blocks) {
-    for (std::size_t b = 0; b < blocks; ++b) (*from_values_)(values_of(b), amax_[b], bits_[b], scale_[b], report_);
+    for (std::size_t b = 0; b < blocks; ++b) {
+      const lane_values v = job_.format.block.rows == 1
+                                ? from_values_->take(tile_.x + b * block_ * lanes, block_)
+                                : lane_values{square_.data() + b * block_vectors() * lanes, block_vectors()};
+      (*from_values_)(v, amax_[b], bits_[b], scale_[b], report_);
+    }
   }
   /// Lane l is l * step elements after (row, k).
   void place_random_bits(std::size_t row, std::size_t k, std::size_t step) {
