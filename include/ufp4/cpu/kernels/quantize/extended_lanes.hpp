@@ -185,8 +185,10 @@ class extended_quantizer : outer_tiles {
   }
   /// The scaled values of a block, to t_.
   void scale_values(const float* x, f32 factor, f32 rescale, bool divides) {
-    for (std::size_t j = 0; j < block_ * lanes; j += lanes)
-      store(t_ + j, (divides ? scaled_by<true>(load(x + j), factor) : scaled_by<false>(load(x + j), factor)) * rescale);
+    for (std::size_t j = 0; divides && j < block_ * lanes; j += lanes)
+      store(t_ + j, scaled_by<true>(load(x + j), factor) * rescale);
+    for (std::size_t j = 0; !divides && j < block_ * lanes; j += lanes)
+      store(t_ + j, scaled_by<false>(load(x + j), factor) * rescale);
   }
   /// Counts the scaled values of the lanes of `which` that are beyond qmax.
   void count_saturated(f32 qmax, u32 which) {
