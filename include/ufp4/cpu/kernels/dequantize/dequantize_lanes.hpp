@@ -165,14 +165,14 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
           extended_scales(q, i, k / length, blocks, bits, scales);
         }
       const std::uint8_t* const codes = q.codes + (i * q.padded_cols + k) / 2;
-      const auto decode = decoder_of<has_unit, needs>(
+      const auto decoder = decoder_of<has_unit, needs>(
           out.kind, has_unit && out.kind == dtype::bf16 && all_normal(q.format.grid, scales, blocks));
       const std::size_t direct = step == 1 ? live / group : 0, done = direct * group;
       char* to = static_cast<char*>(out.data) + out.offset(i, k) * size;
-      decode(table, codes, scales, shift, direct, to);
+      decoder(table, codes, scales, shift, direct, to);
       if (done == live) continue;
       // The rest begins a scale, or is the last group.
-      decode(table, codes + done / 2, scales + (direct >> shift), shift, (live - done + group - 1) / group, values);
+      decoder(table, codes + done / 2, scales + (direct >> shift), shift, (live - done + group - 1) / group, values);
       to += static_cast<std::ptrdiff_t>(done) * size;
       (size == 4 ? scatter<4> : scatter<2>)(values, live - done, to, step);
     }

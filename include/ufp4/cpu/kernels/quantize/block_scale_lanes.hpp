@@ -48,8 +48,8 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
   return reinterpret_cast<u32>(code < least ? least : code > most ? most : code);
 }
 
-/// Replaces the bits of the scales of blocks that are zero or not finite. Returns the lanes whose codes are +0, where the
-/// factor of a scale is 0 too, and counts them.
+/// Replaces the bits of the scales of blocks that are zero or not finite. Returns which lanes have codes of zeros:
+/// these blocks and those whose factor is 0. Counts them.
 inline u32 finish_special_scales(scale_kind kind, u32 amax, f32 factor, u32& bits, quantize_report& report) {
   const u32 nonfinite = reinterpret_cast<u32>(amax >= infinity_bits), empty = reinterpret_cast<u32>(amax == 0u);
   const u32 underflowed = reinterpret_cast<u32>(factor == 0.0f) & ~nonfinite & ~empty;
