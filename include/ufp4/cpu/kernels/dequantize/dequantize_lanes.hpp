@@ -19,9 +19,11 @@ void effective_scales(const quantized_source& q, std::size_t row, std::size_t b,
   };
   with_scale_kind(scale_in<needs>(q.format), decode);
   if (whole == count) return;
-  alignas(64) float rest[lanes] = {};
-  for (std::size_t i = whole; i < count; ++i) rest[i - whole] = scale_at(q, row, b + i, q.tensor_scale);
-  store(out + whole, quiet_nans(load(rest)));
+  store(out + whole, f32{});
+  for (std::size_t i = whole; i < count; ++i) {
+    const float scale = scale_at(q, row, b + i, q.tensor_scale);
+    out[i] = is_nan(scale) ? quiet_nan : scale;
+  }
 }
 
 /// `groups` groups of sixteen from group g on, each under its scale.
@@ -145,11 +147,11 @@ void dequantize_rows(const quantized_source& q, const sink& out, std::size_t fir
     extended = has(features_of(q.format), features::further_parts);
     if (q.format.choice.count != 0 || q.format.block.group.wide != 0) return dequantize_selected(q, out, first, last);
   }
+  if (last - first > 1 && !extended && has_no_gaps(q, out))
+    return dequantize_rows<has_unit, needs>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
   if constexpr (has(needs, features::byte_element))
     if (q.format.has_bytes()) return dequantize_bytes(q, out, first, last);
   const int shift = __builtin_ctzll(length / group);
-  if (last - first > 1 && !extended && has_no_gaps(q, out))
-    return dequantize_rows<has_unit, needs>(as_one_row(q, first, last), as_one_row(out, first, last), 0, 1);
   alignas(64) float scales[stretch / group], values[stretch];
   for (std::size_t c = 0; c < 16; ++c) values[c] = q.format.grid.value[c];
   for (std::size_t c = 0; c < 16; c += lanes) store(values + c, quiet_nans(load(values + c)));

@@ -152,10 +152,11 @@ class extended_decoder {
 template <class Decode>
 void decode_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last,
                  const Decode& decode) {
-  alignas(64) float values[stretch];
+  constexpr std::size_t part = 1024;  // the first-level cache keeps them
+  alignas(64) float values[part];
   for (std::size_t i = first; i < last; ++i)
-    for (std::size_t k = 0; k < q.cols; k += stretch) {
-      const std::size_t live = q.cols - k < stretch ? q.cols - k : stretch;
+    for (std::size_t k = 0; k < q.cols; k += part) {
+      const std::size_t live = q.cols - k < part ? q.cols - k : part;
       const bool direct = out.kind == dtype::f32 && out.col_stride == 1 && live % group == 0;
       decode(i, k, live, direct ? static_cast<float*>(out.data) + out.offset(i, k) : values);
       if (!direct) transform_kernel::write_row(out, i, k, live, values);
