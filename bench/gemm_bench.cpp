@@ -49,7 +49,7 @@ std::size_t rotation_bytes() {
 /// for scalar.
 const char* unit_of(const cpu::explanation& e, int block) {
   const auto is = [&](const char* part) { return std::strstr(e.kernel, part) != nullptr; };
-  const bool int8 = is("int8"), bf16 = is("bf16") || is("plain");
+  const bool int8 = is("int8"), bf16 = is("bf16") || is("mixed");
   switch (e.isa) {
     case cpu::isa::amx:
       if (e.mode != accumulate::exact_blocks) return "AMX bf16";
@@ -111,7 +111,7 @@ void add_row(const product& p, const size& s, cpu::isa tier, int threads) {
     };
   } else if (unit != nullptr) {
     // Kernels for unquantized operands multiply the two bf16 terms of an fp16 element.
-    const bool twice = p.name.starts_with("fp16") && std::strstr(e.kernel, "plain") != nullptr;
+    const bool twice = p.name.starts_with("fp16") && std::strstr(e.kernel, "mixed") != nullptr;
     r.bound_name = unit + std::string(twice ? ", two terms" : "");
     r.bound = [=] { return bench::peak(unit, threads) / (twice ? 2 : 1); };
   }

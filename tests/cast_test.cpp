@@ -166,7 +166,7 @@ TEST_CASE(
   std::vector<float> x(5 * 96);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i * 37 % 101) - 50.0f;
   const any_quantized q = quantize(spec_of<nvfp4>, matrix_view<const float>{x.data(), 5, 96});
-  const ufp4::detail::quantized_size size = storage_size(spec_of<mxfp4>, 5, 96);
+  const ufp4::quantized_storage::size size = storage_size(spec_of<mxfp4>, 5, 96);
   std::vector<std::uint8_t> codes(size.codes, 0xA5);
   std::vector<std::byte> scales(size.scales, std::byte{0xA5});
   cast_report report, expected;

@@ -170,7 +170,7 @@ TEST_CASE("prepack_into fills the caller's memory with the bytes of prepack, and
   std::mt19937_64 gen{support::seed(7)};
   const auto a = model::random_quantized<nvfp4>(gen, 5, 90), b = model::random_quantized<nvfp4>(gen, 37, 90);
   const auto expected = prepack(b);
-  const ufp4::detail::quantized_size size = prepacked_size(b.spec(), 37, 90);
+  const ufp4::quantized_storage::size size = prepacked_size(b.spec(), 37, 90);
   support::guarded<std::uint8_t> codes(size.codes);
   support::guarded<std::byte> scales(size.scales);
   const auto view = prepack_into(b, {codes.span(), scales.span()});

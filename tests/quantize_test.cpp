@@ -66,7 +66,7 @@ support::policies with_rounding(support::policies p, rounding_spec ours, model::
   p.theirs.rounding = theirs;
   return p;
 }
-support::policies with_rule(support::policies p, ufp4::detail::scale_rule_spec ours, model::rule theirs) {
+support::policies with_rule(support::policies p, ufp4::scale_rule_spec ours, model::rule theirs) {
   p.rule = ours;
   p.theirs.how = theirs;
   p.theirs.mse = ours.searches;
@@ -94,7 +94,7 @@ void check_policies(const support::policies& base) {
     }
 }
 
-ufp4::detail::scale_rule_spec searching(ufp4::detail::scale_rule_spec rule) {
+ufp4::scale_rule_spec searching(ufp4::scale_rule_spec rule) {
   rule.searches = true;
   return rule;
 }

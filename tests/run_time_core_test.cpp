@@ -73,7 +73,7 @@ TEST_CASE("storage_size says how much memory quantize_into fills, and no byte be
   const matrix<float> x = random_matrix(3, rows, cols);
   support::for_each_cpu_preset([&](auto row) {
     CAPTURE(row.name);
-    const ufp4::detail::quantized_size size = storage_size(row.spec, rows, cols, rht.spec());
+    const ufp4::quantized_storage::size size = storage_size(row.spec, rows, cols, rht.spec());
     const any_quantized want = quantize(row.spec, x, rht);
     CHECK(size.codes == want.codes().size());
     CHECK(size.scales == want.scale_bytes().size());

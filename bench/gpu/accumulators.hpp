@@ -17,7 +17,7 @@
 // for an instruction if both numbers are at least 23: "bound".
 #pragma once
 
-#include "gpu/wgmma_plain.hpp"
+#include "gpu/wgmma_unswizzled.hpp"
 
 #include <ufp4/cuda/block_mma_sm120.hpp>
 #include <ufp4/cuda/mma_sm80.hpp>
@@ -96,7 +96,7 @@ probe_wgmma(const probe_job job) {
   publish_operands();
   gpu::sync_block();
   wgmma_begin();
-  multiply(d, unquantized_input(shared, 0), unquantized_input(shared + 64, 0));
+  multiply(d, unswizzled_operand(shared, 0), unswizzled_operand(shared + 64, 0));
   wgmma_end();
   if (thread == 0) std::memcpy(job.out, &d[0], 4);
 }

@@ -58,8 +58,8 @@ UFP4_KERNEL(256) multiply_wgmma(const loop_job job) {
   float d[128] = {};
   bench::publish_operands();
   gpu::sync_block();
-  const std::uint64_t a = bench::unquantized_input(shared + gpu::thread_index().x / 128 * 64 * 32, 256),
-                      b = bench::unquantized_input(shared + 2 * 64 * 32, 256);
+  const std::uint64_t a = bench::unswizzled_operand(shared + gpu::thread_index().x / 128 * 64 * 32, 256),
+                      b = bench::unswizzled_operand(shared + 2 * 64 * 32, 256);
   for (unsigned s = 0; s < job.steps; ++s) {
     bench::wgmma_begin();
     UFP4_UNROLL

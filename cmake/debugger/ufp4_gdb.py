@@ -53,13 +53,13 @@ NUMBERS = {
 SCALES = {"f32": (4, lambda b: struct.unpack("<f", struct.pack("<I", b))[0]), "bf16": (2, NUMBERS["bf16"]), "e4m3": (1, NUMBERS["e4m3"]),
           "ue5m3": (1, NUMBERS["ue5m3"]), "e8m0": (1, NUMBERS["e8m0"]), "e6m2": (1, NUMBERS["e6m2"])}
 # Elements of a byte, by the name of their byte_element.
-WIDE = {"int8": int8, "e4m3": NUMBERS["e4m3"], "e3m2": lambda b: small_float(b, 3, 2, 3, True, ()),
+BYTES = {"int8": int8, "e4m3": NUMBERS["e4m3"], "e3m2": lambda b: small_float(b, 3, 2, 3, True, ()),
         "e2m3": lambda b: small_float(b, 2, 3, 1, True, ()),
         "e5m2": lambda b: small_float(b, 5, 2, 15, True, (0x7D, 0x7E, 0x7F)) if b & 0x7F != 0x7C else math.copysign(math.inf, 0x7F - b)}
 
 
 def plain_name(type_):
-    """Without the version of the library: ufp4::v0_1::int4 is int4."""
+    """Without namespaces and the version of the library: ufp4::v0_1::int4 is int4."""
     return re.sub(r"ufp4::(?:detail::)?(?:v\w+::)?", "", type_.strip_typedefs().unqualified().name or "")
 
 
@@ -83,7 +83,7 @@ class Matrix:
         shape = value["shape_"]
         form = shape["format"]
         self.rows, self.cols = int(shape["rows"]), int(shape["cols"])
-        self.wide, self.unit = name_of(form["byte"]), float(form["grid"]["unit"])
+        self.byte, self.unit = name_of(form["byte"]), float(form["grid"]["unit"])
         choice = form["choice"]
         self.more = int(choice["count"])
         grids = [form["grid"]] + [choice["more"][i]["grid"] for i in range(self.more)]
@@ -150,9 +150,9 @@ class Matrix:
         size, at = self.block_bytes(), row * self.padded + col
         grid, scale, power = self.block(self.bits(strip + size * (col // self.length), size), col % self.length)
         effective = binary32(scale * outer)
-        if self.wide != "none":
-            value = WIDE[self.wide](self.bits(self.codes + at, 1))
-            return binary32(value * (self.unit if self.wide == "int8" else 1) * effective)
+        if self.byte != "none":
+            value = BYTES[self.byte](self.bits(self.codes + at, 1))
+            return binary32(value * (self.unit if self.byte == "int8" else 1) * effective)
         code = self.bits(self.codes + at // 2, 1) >> 4 * (col % 2) & 15
         return binary32(grid[code] * power * effective)
 
@@ -171,9 +171,9 @@ class Matrix:
         return text
 
     def children(self):
-        if self.wide != "none":
-            yield "values", f"-127 to 127 times {self.unit:g}" if self.wide == "int8" else self.wide
-        for i, grid in enumerate(self.grids if self.wide == "none" else ()):
+        if self.byte != "none":
+            yield "values", f"-127 to 127 times {self.unit:g}" if self.byte == "int8" else self.byte
+        for i, grid in enumerate(self.grids if self.byte == "none" else ()):
             factor = f", times {self.factors[i]:g}" if i else ""
             yield f"grid {i}" if self.more else "grid", " ".join(f"{v:g}" for v in grid) + factor
         for row in range(min(self.rows, ROWS)):

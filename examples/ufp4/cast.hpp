@@ -25,7 +25,7 @@ nvfp4 as if4. Other blocks are quantized again from their values, with the searc
 the table counts the blocks that differ, and its SQNR compares the weights before and after. A
 Hadamard transform stays. A weight that has FORMAT already is written in the layout of OUT. Everything else of FILE is
 copied. Formats with elements of one byte, and integers with zero points, cannot be cast: --skip leaves such weights.
-A weight must fit in memory in both formats, one of three or more dimensions slice by slice. An existing OUT is
+A weight must fit in memory in both formats, one of three or more dimensions part by part. An existing OUT is
 replaced when the new one is complete, and keeps its permissions.
 
   -f, --format FORMAT     as `ufp4 formats` lists them

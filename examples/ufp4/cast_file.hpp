@@ -1,6 +1,6 @@
 // ufp4 - a file of quantized weights becomes one of weights in another format, without loss where they fit.
 // SPDX-License-Identifier: Apache-2.0
-/// | weights | found by names, types and metadata; cast slice by slice (interop::read_part); transforms stay   |
+/// | weights | found by names, types and metadata; cast part by part (interop::read_part); transforms stay   |
 /// | copied  | everything else unchanged; metadata except those that describe the weights                       |
 /// | memory  | a slice of a weight in both formats                                                              |
 /// | bits    | of ufp4::cast on the whole weight, or on each slice of three or more dimensions                  |
@@ -117,7 +117,7 @@ class cast_output {
                             ufp4::interop::axis_text(w.stored.axis, w.shape.size()));
   }
 
-  /// Casts slice by slice.
+  /// Casts part by part.
   ufp4::cast_report write(ufp4::interop::safetensors_reader& file, const decoded_weight& w,
                           const tensor_progress& progress) {
     const places& p = places_.at(w.found.name);

@@ -65,9 +65,9 @@ static_assert(every_preset_has_a_note(), "add a row to format_notes for the new 
 
 /// The groups of presets that --format takes by name.
 enum class format_group : std::uint8_t {
-  base,      ///< ufp4::presets: 4 bits, one grid, one scale a block and at most one of the tensor
-  extended,  ///< ufp4::extended_presets
-  wide,      ///< ufp4::byte_presets and ufp4::reference_presets: a code takes a byte
+  base,      ///< ufp4::detail::presets: 4 bits, one grid, one scale a block and at most one of the tensor
+  extended,  ///< ufp4::detail::extended_presets
+  wide,      ///< ufp4::detail::byte_presets and ufp4::detail::reference_presets: a code takes a byte
 };
 inline constexpr std::array<std::string_view, 3> format_group_names{"base", "extended", "wide"};
 

@@ -89,7 +89,7 @@ using row_view = ufp4::matrix_view<const float>;
 struct trial {
   format_facts format;
   ufp4::transform_spec transform;
-  ufp4::detail::scale_rule_spec rule;
+  ufp4::scale_rule_spec rule;
   ufp4::analysis::any_measurement sums;
 
   void add(const ufp4::cpu::context& ctx, const row_view& x, float global_amax) {

@@ -19,7 +19,7 @@ namespace tool {
 struct quantize_settings {
   ufp4::transform_spec transform{};
   ufp4::rounding_spec rounding{};
-  ufp4::detail::scale_rule_spec rule{};
+  ufp4::scale_rule_spec rule{};
   ufp4::cpu::context ctx{};
   std::size_t chunk = usual_chunk;  ///< elements read at once; no bit depends on it
 };
@@ -62,7 +62,7 @@ void add_error(const ufp4::cpu::context& ctx, const ufp4::matrix_view<const T>& 
 
 namespace detail {
 
-/// One matrix that is quantized in the type T in which it is stored, slice by slice.
+/// One matrix that is quantized in the type T in which it is stored, part by part.
 template <class T, class Emit>
 class rows_quantizer {
  public:
@@ -101,7 +101,7 @@ class rows_quantizer {
 
   void quantize_chunk(std::size_t first, const ufp4::matrix_view<const T>& x, const ufp4::tensor_amax& global_amax) {
     ufp4::quantize_report seen;
-    const ufp4::detail::quantized_size size = ufp4::storage_size(format_, x.rows(), x.cols(), with_.transform);
+    const ufp4::quantized_storage::size size = ufp4::storage_size(format_, x.rows(), x.cols(), with_.transform);
     const auto quantized = [&](const auto&... amax) {
       return ufp4::quantize_into(
           format_, x, {memory_.codes().first(size.codes), memory_.scale_bytes().first(size.scales)}, with_.transform,

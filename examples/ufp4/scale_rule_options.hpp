@@ -18,13 +18,13 @@ namespace tool {
 
 /// A scale rule as --rule, --search and --choose-grid give it.
 struct scale_choice {
-  ufp4::detail::scale_rule_spec rule{};
+  ufp4::scale_rule_spec rule{};
   std::string name, search, grids;  ///< as written; "" for the default
 };
 
 namespace detail {
 
-inline constexpr std::array<std::pair<std::string_view, ufp4::detail::scale_rule_spec>, 7> named_rules{{
+inline constexpr std::array<std::pair<std::string_view, ufp4::scale_rule_spec>, 7> named_rules{{
     {"default", {}},
     {"scale_up", ufp4::scale_up{}.spec()},
     {"mx_floor", ufp4::mx_floor{}.spec()},
@@ -45,7 +45,7 @@ inline int small_number(std::string_view text, int last) {
   return number <= last ? number : -1;
 }
 
-inline ufp4::detail::scale_rule_spec rule_named(const std::string& text) {
+inline ufp4::scale_rule_spec rule_named(const std::string& text) {
   for (const auto& [name, rule] : named_rules)
     if (name == text) return rule;
   constexpr std::string_view percentile = "percentile:";
@@ -60,13 +60,13 @@ inline ufp4::detail::scale_rule_spec rule_named(const std::string& text) {
 }
 
 /// mse or mae, and after a colon the steps below and above.
-inline ufp4::detail::scale_rule_spec search_named(const std::string& text) {
+inline ufp4::scale_rule_spec search_named(const std::string& text) {
   const auto reject = [&] {
     throw common::usage_error("--search takes mse or mae, or mse:BELOW,ABOVE with 0 to 254 steps, not " +
                               ufp4::interop::printable(text));
   };
   const std::string error = text.substr(0, text.find(':'));
-  ufp4::detail::scale_rule_spec search = ufp4::mse_search{}.spec();
+  ufp4::scale_rule_spec search = ufp4::mse_search{}.spec();
   if (error == "mae") search.error = ufp4::search_error::absolute;
   if (error != "mse" && error != "mae") reject();
   if (error.size() == text.size()) return search;
@@ -84,7 +84,7 @@ inline ufp4::detail::scale_rule_spec search_named(const std::string& text) {
 
 /// Takes the value of --rule.
 inline void take_rule(common::arguments& rest, const std::string& flag, scale_choice& choice) {
-  const ufp4::detail::scale_rule_spec before = choice.rule;
+  const ufp4::scale_rule_spec before = choice.rule;
   choice.name = rest.value(flag);
   choice.rule = detail::rule_named(choice.name);
   if (before.searches) ufp4::detail::join_search(choice.rule, before);

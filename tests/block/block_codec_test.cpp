@@ -34,7 +34,7 @@ void check_block(const std::vector<float>& x, float global_amax) {
   const std::vector<std::uint8_t> bytes = model::packed(want.codes);
   support::guarded<std::uint8_t> packed(F::block_size / 2, 1);
   const auto scale =
-      quantize_block<F>(x.data(), packed.data(), nearest_even{}, 0, tensor_constants_for<F>(global_amax));
+      quantize_block<F>(x.data(), packed.data(), nearest_even{}, 0, tensor_constants::of<F>(global_amax));
   REQUIRE(support::scale_bits(scale) == want.scales[0]);
   REQUIRE((packed.same_bytes(bytes) && packed.guards_intact()));
   support::guarded<float> back(F::block_size, 1);
@@ -70,7 +70,7 @@ TEST_CASE("a worked block of each kind") {
   CHECK(std::memcmp(packed, b_bytes, 3) == 0);
   // nvfp4 with global_amax = amax = 1: the scale is 448, the effective scale 448 * fl(1/2688).
   const float c[16] = {1, 0.5f, -1.0f / 3, 0.25f};
-  CHECK(quantize_block<nvfp4>(c, packed, nearest_even{}, 0, tensor_constants_for<nvfp4>(1)).bits() == 0x7E);
+  CHECK(quantize_block<nvfp4>(c, packed, nearest_even{}, 0, tensor_constants::of<nvfp4>(1)).bits() == 0x7E);
   const std::uint8_t c_bytes[2] = {0x57, 0x3C};
   CHECK(std::memcmp(packed, c_bytes, 2) == 0);
 }
@@ -84,7 +84,7 @@ void check_nonfinite(std::uint32_t nan_scale, std::uint8_t zero_pair) {
       std::vector<float> x(F::block_size, 1.0f);
       x[at] = model::float_of(bad);
       support::guarded<std::uint8_t> packed(F::block_size / 2);
-      const auto scale = quantize_block<F>(x.data(), packed.data(), stochastic{1}, 0, tensor_constants_for<F>(2));
+      const auto scale = quantize_block<F>(x.data(), packed.data(), stochastic{1}, 0, tensor_constants::of<F>(2));
       REQUIRE(support::scale_bits(scale) == nan_scale);
       for (const std::uint8_t byte : packed) REQUIRE(byte == zero_pair);
       std::vector<float> back(F::block_size);
@@ -112,9 +112,9 @@ TEMPLATE_LIST_TEST_CASE("a block of zeros, of either sign, has scale code 0 and 
       std::vector<float> x(TestType::block_size);
       for (std::size_t k = 0; k < x.size(); ++k) x[k] = negative == 0 || k % negative != 0 ? 0.0f : -0.0f;
       std::vector<std::uint8_t> packed(TestType::block_size / 2, 0xFF);
-      for (const ufp4::detail::scale_rule_spec& rule : {ufp4::detail::scale_rule_spec{}, mse_search{}.spec()}) {
+      for (const ufp4::scale_rule_spec& rule : {ufp4::scale_rule_spec{}, mse_search{}.spec()}) {
         const auto scale = quantize_block<TestType>(x.data(), packed.data(), nearest_away{}, 0,
-                                                    tensor_constants_for<TestType>(global_amax), rule);
+                                                    tensor_constants::of<TestType>(global_amax), rule);
         REQUIRE(support::scale_bits(scale) == 0);
         for (const std::uint8_t byte : packed) REQUIRE(byte == zero);
       }
@@ -136,7 +136,7 @@ template <class F, class Rounding>
 coded<Rounding> code(const std::vector<float>& x, Rounding rounding, float global_amax = 0, std::uint64_t index = 0) {
   const format_spec f = spec_of<F>;
   coded<Rounding> out{std::vector<std::uint8_t>(x.size(), 0xEE), 0, {}};
-  const ufp4::detail::block_coder<Rounding> coder{f, {}, tensor_constants_for<F>(global_amax), rounding};
+  const ufp4::detail::block_coder<Rounding> coder{f, {}, tensor_constants::of<F>(global_amax), rounding};
   const int count = static_cast<int>(x.size());
   out.scale = coder({x.data(), 1, count, count}, index, 0, out.codes.data(), out.report);
   return out;

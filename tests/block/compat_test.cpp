@@ -265,7 +265,7 @@ TEST_CASE("torchao_mx_rceil is our mx_ceil for every maximum between the ends") 
       const float x[2] = {from(exponent << 23 | m), from(exponent << 23 | (m * 0x9E3779B9u & 0x7FFFFFu))};
       for (const float amax : x)
         wrong += compat::detail::torchao_scale(compat::detail::torchao_mode::rceil, amax) !=
-                 detail::power_of_two_scale(spec_of<mxfp4>.grid, ufp4::detail::scale_rule_spec::kind::mx_ceil, amax);
+                 detail::power_of_two_scale(spec_of<mxfp4>.grid, ufp4::scale_rule_spec::kind::mx_ceil, amax);
     }
   CHECK(wrong == 0);
 }

@@ -30,7 +30,7 @@ struct given_block {
   }
 };
 
-ufp4::detail::block_scale chosen(const format_spec& f, const ufp4::detail::scale_rule_spec& rule, const given_block& b,
+ufp4::detail::block_scale chosen(const format_spec& f, const ufp4::scale_rule_spec& rule, const given_block& b,
                                  float global_amax) {
   const tensor_constants tensor = detail::make_tensor_constants(f, rule, global_amax);
   const int count = static_cast<int>(b.x.size());
@@ -38,7 +38,7 @@ ufp4::detail::block_scale chosen(const format_spec& f, const ufp4::detail::scale
 }
 /// The code of a block that is one number and zeros.
 template <class F>
-std::uint32_t code_of(const ufp4::detail::scale_rule_spec& rule, float amax, float global_amax = 1) {
+std::uint32_t code_of(const ufp4::scale_rule_spec& rule, float amax, float global_amax = 1) {
   given_block b{std::vector<float>(F::block_size, 0.0f)};
   b.x[1] = -amax;
   return chosen(spec_of<F>, rule, b, global_amax).bits;
@@ -251,7 +251,7 @@ TEST_CASE("two-level constants: S, its reciprocal and fl(S * fl(1/qmax)) at both
 namespace {
 
 template <class F>
-void check_two_level(const ufp4::detail::scale_rule_spec& rule, model::rule how) {
+void check_two_level(const ufp4::scale_rule_spec& rule, model::rule how) {
   const model::format f = model::format_of<F>();
   const std::vector<float> maxima = hostile_maxima();
   const float shrink[] = {1,          0.999999f, 0.5f, 0.01f,
@@ -330,7 +330,7 @@ TEST_CASE("four_over_six: the argument of the second scale is fl(1.5 * u), u rou
 namespace {
 
 template <class F>
-void check_searches(const ufp4::detail::scale_rule_spec& rule, model::rule how) {
+void check_searches(const ufp4::scale_rule_spec& rule, model::rule how) {
   INFO(support::seed_note());
   support::hostile source(support::seed(4));
   const model::format f = model::format_of<F>();
@@ -347,7 +347,7 @@ void check_searches(const ufp4::detail::scale_rule_spec& rule, model::rule how) 
     REQUIRE(model::bits_of(got.effective) == model::bits_of(want.effective));
   }
 }
-ufp4::detail::scale_rule_spec searching(ufp4::detail::scale_rule_spec rule) {
+ufp4::scale_rule_spec searching(ufp4::scale_rule_spec rule) {
   rule.searches = true;
   return rule;
 }
@@ -439,7 +439,7 @@ TEST_CASE("percentile: the k-th smallest magnitude, k rounded up, takes the plac
 }
 
 TEST_CASE("a rule that does not go with a format is named") {
-  const auto text = [](const ufp4::detail::scale_rule_spec& rule, const format_spec& f) {
+  const auto text = [](const ufp4::scale_rule_spec& rule, const format_spec& f) {
     const char* why = detail::rule_mismatch(rule, f);
     return std::string(why == nullptr ? "" : why);
   };
@@ -451,7 +451,7 @@ TEST_CASE("a rule that does not go with a format is named") {
   CHECK(text(mse_search{}.spec(), mx).empty());
   CHECK(text(scale_up{}.spec(), mx) == "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil");
   CHECK(text(scale_up{}.spec(), plain) == "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded");
-  for (const ufp4::detail::scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()})
+  for (const ufp4::scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()})
     CHECK(text(rule, nv) == "mx_floor, mx_even and mx_ceil are for e8m0 scales");
   for (const format_spec& f : {mx, plain, uniform, spec_of<block_format<fp4<E2M1>, e4m3, 16>>})
     CHECK(text(four_over_six{}.spec(), f) == "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)");

@@ -92,11 +92,11 @@ TEST_CASE("stochastic rounding: t is rounded before the lower neighbour is subtr
       fake_quantize<nvfp4>(view, matrix_view<float>{fake.data(), 1, 16}, ours, place, g, one_thread);
       CHECK(fake[0] == model::mul(grid.value[want], b.tensor.tensor_scale * static_cast<float>(q.scales()[0])));
       std::uint8_t packed[8];
-      quantize_block<nvfp4>(x.data(), packed, ours, row * 16, tensor_constants_for<nvfp4>(amax));  // a user's kernel
+      quantize_block<nvfp4>(x.data(), packed, ours, row * 16, tensor_constants::of<nvfp4>(amax));  // a user's kernel
       CHECK((packed[0] & 15u) == want);
-      quantize_block<nvfp4>(x.data(), packed, rounding_spec(ours), row * 16, tensor_constants_for<nvfp4>(amax));
+      quantize_block<nvfp4>(x.data(), packed, rounding_spec(ours), row * 16, tensor_constants::of<nvfp4>(amax));
       CHECK((packed[0] & 15u) == want);
-      quantize_block<nvfp4>(x.data(), packed, own_stochastic{65536 - more}, 0, tensor_constants_for<nvfp4>(amax));
+      quantize_block<nvfp4>(x.data(), packed, own_stochastic{65536 - more}, 0, tensor_constants::of<nvfp4>(amax));
       CHECK((packed[0] & 15u) == want);
       // A user's own product, straight into the rounding.
       CHECK(ufp4::detail::round_to_grid(grid, ours, c.x * c.e, row * 16) == want);
@@ -186,9 +186,9 @@ TEST_CASE("four_over_six: value * scale is rounded before it is subtracted from 
                                    one_thread);
     CHECK(q.scales()[0].bits() == choice(x, false).code);
     std::uint8_t packed[8];
-    const ufp4::detail::scale_rule_spec rule = four_over_six{}.spec();
+    const ufp4::scale_rule_spec rule = four_over_six{}.spec();
     const auto s = quantize_block<nvfp4>(x.data(), packed, nearest_even{}, 0,
-                                         tensor_constants_for<nvfp4>(global_amax, rule), rule);
+                                         tensor_constants::of<nvfp4>(global_amax, rule), rule);
     CHECK(s.bits() == choice(x, false).code);
   }
 }

@@ -44,7 +44,7 @@ template <class F, class T>
 void check_policies(const cpu::context& ctx, const matrix_view<const T>& x, std::uint64_t seed) {
   const random_hadamard<16> rht{seed};
   const stochastic random_bits{seed + 1};
-  const ufp4::detail::scale_rule_spec search = mse_search{}.spec();
+  const ufp4::scale_rule_spec search = mse_search{}.spec();
   REQUIRE(same(quantize<F>(x, rht, ctx), quantize(spec_of<F>, x, rht, portable)));
   REQUIRE(same(quantize<F>(x, random_bits, ctx), quantize(spec_of<F>, x, rounding_spec{random_bits}, portable)));
   REQUIRE(same(quantize<F>(x, mse_search{}, ctx), quantize(spec_of<F>, x, search, portable)));

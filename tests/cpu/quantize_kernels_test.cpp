@@ -32,7 +32,7 @@ using namespace ufp4::cpu::detail;
 using support::guarded;
 using support::layout;
 using support::strided;
-using rule_kind = ufp4::detail::scale_rule_spec::kind;
+using rule_kind = ufp4::scale_rule_spec::kind;
 using rounding_kind = rounding_spec::kind;
 
 /// Not symmetric, with gaps that are no powers of two.
@@ -148,8 +148,7 @@ void place_randomly(random_source& r, quantize_job& job) {
 }
 
 /// One of the rules that read values, around `rule`.
-ufp4::detail::scale_rule_spec rule_of_values(random_source& r, const format_spec& format,
-                                             ufp4::detail::scale_rule_spec rule) {
+ufp4::scale_rule_spec rule_of_values(random_source& r, const format_spec& format, ufp4::scale_rule_spec rule) {
   const std::size_t which = r.below(6);
   if (r.random_word()) rule.error = search_error::absolute;
   if (which == 0 && format.two_level() && format.grid.qmax == 6.0f)
@@ -175,7 +174,7 @@ kernel_coder random_coder(random_source& r, const quantize_job& job) {
   else if (job.format.scale != scale_kind::f32 && r.random_word())
     coder.rule.what = rule_kind::up;
   if (r.below(3) == 0) {
-    const ufp4::detail::scale_rule_spec rule = rule_of_values(r, job.format, coder.rule);
+    const ufp4::scale_rule_spec rule = rule_of_values(r, job.format, coder.rule);
     if (ufp4::detail::rule_mismatch(rule, job.format) == nullptr) coder.rule = rule;
   }
   if (job.format.choice.count != 0) coder.rule.grids = static_cast<search_error>(r.below(3));
@@ -345,7 +344,7 @@ TEST_CASE("a search gives the scalar kernel's scales where errors are equal, zer
       const float values[5] = {k == 3 ? sign : 0.0f, level, sign, k == 5 ? sign * 0x1p30f : level, 1.0f + level / 1024};
       x[i] = values[block % 5] * power;
     }
-    for (ufp4::detail::scale_rule_spec rule : {mse_search{}.spec(), mae_search{}.spec(), mse_search{31, 40}.spec()})
+    for (ufp4::scale_rule_spec rule : {mse_search{}.spec(), mae_search{}.spec(), mse_search{31, 40}.spec()})
       for (const std::uint16_t per_mille : {std::uint16_t{1000}, std::uint16_t{500}}) {
         quantize_job job =
             make_job({x.data(), dtype::f32, height, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {});
@@ -389,8 +388,8 @@ TEST_CASE("empty, vanishing and infinite blocks are counted and coded as the sca
       for (const float global_amax : {0.0f, 1.0f, 0x1p-140f, 0x1.fffffep127f}) {
         quantize_job job =
             make_job({x.data(), dtype::f32, 1, cols, static_cast<std::ptrdiff_t>(cols), 1}, format, {.n = n});
-        for (const ufp4::detail::scale_rule_spec& rule :
-             {ufp4::detail::scale_rule_spec{}, mse_search{}.spec(), percentile{700}.spec()}) {
+        for (const ufp4::scale_rule_spec& rule :
+             {ufp4::scale_rule_spec{}, mse_search{}.spec(), percentile{700}.spec()}) {
           kernel_coder coder{format, rule, {}, {}};
           coder.tensor = ufp4::detail::make_tensor_constants(format, coder.rule, global_amax);
           job.counts = r.random_word();
@@ -404,7 +403,7 @@ TEST_CASE(
     "blocks of 16 and more have a vector kernel for every grid, scale, rounding and rule but searches in NF4 with "
     "one-bit exponents; short blocks have none",
     "[cpu]") {
-  const auto kernel_of = [](const format_spec& format, ufp4::detail::scale_rule_spec rule, cpu::isa tier) {
+  const auto kernel_of = [](const format_spec& format, ufp4::scale_rule_spec rule, cpu::isa tier) {
     float x[2] = {1, 2};
     const quantize_job job = make_job({x, dtype::f32, 1, 2, 2, 1}, format, {});
     return quantize_kernel_for(kernels::quantize<ufp4::detail::features::all>, job,
@@ -421,7 +420,7 @@ TEST_CASE(
       CAPTURE(static_cast<int>(format.scale), format.block.rows, format.block.cols, format.outer.segment);
       CHECK(kernel_of(format, {}, tier) == vectors);
       CHECK(kernel_of(format, percentile{}.spec(), tier) == vectors);
-      for (const ufp4::detail::scale_rule_spec& rule : {mse_search{}.spec(), mae_search{2, 3}.spec()})
+      for (const ufp4::scale_rule_spec& rule : {mse_search{}.spec(), mae_search{2, 3}.spec()})
         CHECK(kernel_of(format, rule, tier) == (has_searches ? vectors : cpu::isa::scalar));
     }
     CHECK(kernel_of(spec_of<block_format<int4, float, 8>>, {}, tier) == cpu::isa::scalar);

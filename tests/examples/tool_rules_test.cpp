@@ -22,7 +22,7 @@ std::string rejected(const std::string& flag, const std::string& value) {
 }  // namespace
 
 TEST_CASE("--rule has every rule of the library that needs no search") {
-  CHECK(tool::detail::rule_named("default") == ufp4::detail::scale_rule_spec{});
+  CHECK(tool::detail::rule_named("default") == ufp4::scale_rule_spec{});
   CHECK(tool::detail::rule_named("mx_ceil") == mx_ceil{}.spec());
   CHECK(tool::detail::rule_named("four_over_six_mae") == four_over_six{search_error::absolute}.spec());
   CHECK(tool::detail::rule_named("percentile:1") == percentile{1}.spec());
@@ -50,8 +50,8 @@ TEST_CASE("a search joins the rule before it and after it, and a rule that does 
   tool::scale_choice choice;
   choice.rule = tool::detail::rule_named("mx_ceil");
   ufp4::detail::join_search(choice.rule, tool::detail::search_named("mae:1,2"));
-  CHECK(choice.rule == ufp4::detail::scale_rule_spec{
-                           ufp4::detail::scale_rule_spec::kind::mx_ceil, true, search_error::absolute, {1, 2}});
+  CHECK(choice.rule ==
+        ufp4::scale_rule_spec{ufp4::scale_rule_spec::kind::mx_ceil, true, search_error::absolute, {1, 2}});
   CHECK_NOTHROW(tool::check_rule(choice, tool::format_named("mxfp4")));
   CHECK_THROWS_AS(tool::check_rule(choice, tool::format_named("nvfp4")), common::usage_error);
 }

@@ -101,7 +101,7 @@ TEST_CASE("--sr leaves the scale rules of operands whose rounding it does not ch
   CHECK(same(make_recipe("nvfp4", {.sr = "dgrad"}, 1).dgrad.left, ufp4::recipe::nvfp4_recipe(1).dgrad.left));
   const training_recipe none = make_recipe("nvfp4", {.sr = "none"}, 1);
   CHECK(same(none.fprop.right, ufp4::recipe::nvfp4_recipe(1).fprop.right));
-  CHECK(none.dgrad.left.rule == ufp4::detail::scale_rule_spec{});
+  CHECK(none.dgrad.left.rule == ufp4::scale_rule_spec{});
   const training_recipe all = make_recipe("nvfp4", {.sr = "all"}, 1);
   CHECK(all.fprop.left.rule == ufp4::recipe::unclipped(all.fprop.left.format.scale));
 }
@@ -130,7 +130,7 @@ TEST_CASE("an ablation changes its part and no other", "[recipes]") {
   CHECK(transformed(back) == "45");
   CHECK(stochastic(back) == "24");
   CHECK(back.dgrad.left.rule == ufp4::mx_ceil{}.spec());  // clipping would bias stochastic rounding
-  CHECK(back.fprop.left.rule == ufp4::detail::scale_rule_spec{});
+  CHECK(back.fprop.left.rule == ufp4::scale_rule_spec{});
 }
 
 TEST_CASE("every recipe in the list can be made, under its own name alone", "[recipes]") {

@@ -165,27 +165,27 @@ TEST_CASE("nf4's grid has sixteen levels and no integers", "[format][grid]") {
   CHECK_FALSE(grid.exact_products);
 }
 
-TEST_CASE("grid_of_values computes the grid of every built-in element from its values", "[format]") {
+TEST_CASE("grid4::of computes the grid of every built-in element from its values", "[format]") {
   const auto same = []<class E>(E) {
     constexpr grid4 expected = grid_of<E>();
-    return grid_of_values(expected.value) == expected;
+    return grid4::of(expected.value) == expected;
   };
   REQUIRE((same(fp4<E2M1>{}) && same(fp4<E1M2>{}) && same(fp4<E3M0>{}) && same(nf4{})));
-  static_assert(grid_of_values(grid_of<fp4<E2M1>>().value) == grid_of<fp4<E2M1>>());
+  static_assert(grid4::of(grid_of<fp4<E2M1>>().value) == grid_of<fp4<E2M1>>());
 }
 
-TEST_CASE("grid_of_values uses both ends, the lowest code of equal values, and -0 if there is one", "[format]") {
+TEST_CASE("grid4::of uses both ends, the lowest code of equal values, and -0 if there is one", "[format]") {
   const float values[16] = {-8, 3, 0, 3, 1, 2, 4, 5, 6, -1, -2, -3, -4, -5, -6, -0.0f};
-  const grid4 g = grid_of_values(values);
+  const grid4 g = grid4::of(values);
   REQUIRE((g.levels == 14 && g.qmax == 8 && g.level[0] == -8 && g.level[13] == 6));
   REQUIRE((g.zero == 7 && g.code[7] == 2 && g.minus_zero == 15 && g.code[10] == 1));
   REQUIRE((g.exact_products && g.unit == 1 && g.integer[0] == -8));
 }
 
-TEST_CASE("grid_of_values gives no levels for values that are no grid", "[format]") {
+TEST_CASE("grid4::of gives no levels for values that are no grid", "[format]") {
   const auto levels = [](float first, float second) {
     const float values[16] = {first, second};
-    return grid_of_values(values).levels;
+    return grid4::of(values).levels;
   };
   REQUIRE(levels(0, 1) == 2);
   REQUIRE(levels(0, 0) == 0);
@@ -193,7 +193,7 @@ TEST_CASE("grid_of_values gives no levels for values that are no grid", "[format
   REQUIRE(levels(NAN, 1) == 0);
   float without_zero[16];
   for (float& v : without_zero) v = 1;
-  REQUIRE(grid_of_values(without_zero).levels == 0);
+  REQUIRE(grid4::of(without_zero).levels == 0);
 }
 
 namespace {
@@ -201,7 +201,7 @@ namespace {
 /// The smallest magnitude, and a multiple of it.
 bool exact(float least, float largest) {
   const float values[16] = {0, least, -least, largest};
-  const grid4 g = grid_of_values(values);
+  const grid4 g = grid4::of(values);
   REQUIRE(g.levels == 4);
   REQUIRE(static_cast<double>(g.unit) == (g.exact_products ? static_cast<double>(least) : 0.0));
   return g.exact_products;

@@ -198,7 +198,7 @@ TEMPLATE_TEST_CASE("values in any order: a code has its value, a float the lowes
 
 TEMPLATE_TEST_CASE("the grid of a table is that of its values at run time", "[format][table]", hardware_levels,
                    descending_levels, shuffled_levels, thirds_levels, ufp4::detail::nf4_levels) {
-  CHECK(ufp4::grid_of<table_element<TestType>>() == ufp4::grid_of_values(TestType::values));
+  CHECK(ufp4::grid_of<table_element<TestType>>() == ufp4::grid4::of(TestType::values));
 }
 
 TEST_CASE("two codes of one value are equal, and neither is less", "[format][table]") {

@@ -29,12 +29,12 @@ inline ufp4::rounding_spec rounding(input& in) {
 }
 
 /// Mostly the format's own rule: most others are rejected for most formats.
-inline ufp4::detail::scale_rule_spec rule(input& in) {
-  using kind = ufp4::detail::scale_rule_spec::kind;
+inline ufp4::scale_rule_spec rule(input& in) {
+  using kind = ufp4::scale_rule_spec::kind;
   constexpr kind kinds[] = {kind::up,      kind::mx_floor,      kind::mx_even,
                             kind::mx_ceil, kind::four_over_six, kind::percentile};
   const std::size_t which = in.below(10);
-  ufp4::detail::scale_rule_spec rule{.what = which < 6 ? kinds[which] : kind::by_format, .searches = in.one_in(8)};
+  ufp4::scale_rule_spec rule{.what = which < 6 ? kinds[which] : kind::by_format, .searches = in.one_in(8)};
   if (!ufp4::detail::reads_values(rule)) return rule;
   if (in.one_in(2)) rule.error = ufp4::search_error::absolute;
   if (in.one_in(2)) rule.window = {static_cast<std::uint8_t>(in.below(40)), in.byte()};

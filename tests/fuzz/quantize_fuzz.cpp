@@ -28,7 +28,7 @@ using fuzz::require;
 struct request {
   transform_spec transform;
   rounding_spec rounding;
-  ufp4::detail::scale_rule_spec rule;
+  ufp4::scale_rule_spec rule;
   std::optional<tensor_amax> amax;
   std::optional<shard> place;
 };

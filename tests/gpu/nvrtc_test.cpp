@@ -103,7 +103,7 @@ extern "C" __global__ void user(const float* x, unsigned char* codes, unsigned c
   ufp4::hadamard_forward(ufp4::random_hadamard<16>{42}.spec(), v);
   unsigned char packed[8];
   const ufp4::e4m3 scale = ufp4::quantize_block<ufp4::nvfp4>(v, packed, ufp4::stochastic{.seed = 7}, 16ull * block,
-                                                             ufp4::tensor_constants_for<ufp4::nvfp4>(global_amax));
+                                                             ufp4::tensor_constants::of<ufp4::nvfp4>(global_amax));
   for (int k = 0; k < 8; ++k) codes[8 * block + k] = packed[k];
   scales[block] = scale.bits();
   ufp4::dequantize_block<ufp4::nvfp4>(packed, scale, v, 1.0f);

@@ -161,7 +161,7 @@ TEST_CASE("a tensor_amax_at that is not a finite number >= 0 makes the tensor sc
   for (const std::uint32_t bits : {0x7F800000u, 0x7FC00000u, 0xFFC00000u, 0xBF800000u, 0x80000001u}) {
     const float g = model::float_of(bits);
     const support::gpu::buffer<float> there(std::span<const float>(&g, 1));
-    for (const ufp4::detail::scale_rule_spec& rule : {ufp4::detail::scale_rule_spec{}, mse_search{}.spec()}) {
+    for (const ufp4::scale_rule_spec& rule : {ufp4::scale_rule_spec{}, mse_search{}.spec()}) {
       support::gpu::quantized_matrix<nvfp4> out(1, 32);
       REQUIRE(support::gpu::quantize<nvfp4>({}, in.view(), out, rule, support::gpu::tensor_amax_at{there.data()}).ok());
       REQUIRE(model::bits_of(out.download().tensor_scale()) == 0x7FC00000u);

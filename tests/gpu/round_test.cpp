@@ -149,9 +149,9 @@ std::vector<float> all_magnitudes() {
 }
 
 template <class F>
-void check_scales(const ufp4::detail::scale_rule_spec& rule = {}, float tensor_amax = 0) {
+void check_scales(const ufp4::scale_rule_spec& rule = {}, float tensor_amax = 0) {
   constexpr format_spec format = spec_of<F>;
-  const tensor_constants tensor = F::two_level ? tensor_constants_for<F>(tensor_amax, rule) : tensor_constants{};
+  const tensor_constants tensor = F::two_level ? tensor_constants::of<F>(tensor_amax, rule) : tensor_constants{};
   const std::vector<float> amax = all_magnitudes();
   const gpu::buffer<float> there{std::span<const float>(amax)};
   const gpu::buffer<std::uint32_t> out(2 * amax.size());
@@ -193,7 +193,7 @@ TEST_CASE("the scale and factor of every magnitude are the host's under every sc
   check_scales<block_format<fp4<E1M2>, bf16, 16>>();
   check_scales<block_format<ufp4::int4, bf16, 16>>(scale_up{}.spec());
   check_scales<e1m2_f32>();
-  for (const ufp4::detail::scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()}) {
+  for (const ufp4::scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()}) {
     check_scales<mxfp4>(rule);
     check_scales<mx_e1m2>(rule);
     check_scales<mxint4>(rule);

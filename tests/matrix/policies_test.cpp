@@ -23,9 +23,9 @@ struct always_up {
 
 static_assert(detail::policy<hadamard<16>> && detail::policy<transform_spec> && detail::policy<stochastic> &&
               detail::policy<rounding_spec> && detail::policy<always_up> && detail::policy<scale_up> &&
-              detail::policy<ufp4::detail::scale_rule_spec> && detail::policy<mse_search> &&
-              detail::policy<tensor_amax> && detail::policy<shard> && detail::policy<count_into> &&
-              detail::policy<undo_transform> && detail::policy<cpu::context>);
+              detail::policy<ufp4::scale_rule_spec> && detail::policy<mse_search> && detail::policy<tensor_amax> &&
+              detail::policy<shard> && detail::policy<count_into> && detail::policy<undo_transform> &&
+              detail::policy<cpu::context>);
 static_assert(!detail::policy<int> && !detail::policy<fp4<E2M1>> && !detail::policy<gemm_options>);
 
 // The library's own roundings become one type, so that a kernel is compiled once; a user's keeps its own.
@@ -39,7 +39,7 @@ TEST_CASE("nothing given: no transform, nearest_even, the format's rule, the mat
   const auto o = detail::collect();
   CHECK((o.transform.n == 1 && o.transform.signs_valid));
   CHECK(o.rounding.what == rounding_spec::kind::nearest_even);
-  CHECK(o.rule == ufp4::detail::scale_rule_spec{});
+  CHECK(o.rule == ufp4::scale_rule_spec{});
   CHECK((!o.has_amax && !o.has_shard && o.report == nullptr && !o.undo));
 }
 
@@ -51,20 +51,20 @@ TEST_CASE("each policy sets its own member") {
   CHECK((o.transform.n == 32 && same_map(o.transform, random_hadamard<32>{7}.spec())));
   CHECK((o.rounding.what == rounding_spec::kind::stochastic && o.rounding.random_bits.seed == 4 &&
          o.rounding.random_bits.stream == 5));
-  CHECK((o.rule == ufp4::detail::scale_rule_spec{.what = ufp4::detail::scale_rule_spec::kind::mx_even}));
+  CHECK((o.rule == ufp4::scale_rule_spec{.what = ufp4::scale_rule_spec::kind::mx_even}));
   CHECK((o.has_amax && o.global_amax == 3));
   CHECK((o.has_shard && o.place.first_row == 1 && o.place.first_col == 32 && o.place.total_cols == 99));
   CHECK((o.report == &report && o.undo));
 }
 
 TEST_CASE("a search joins a rule, before it and after it") {
-  const ufp4::detail::scale_rule_spec both{.what = ufp4::detail::scale_rule_spec::kind::up, .searches = true};
+  const ufp4::scale_rule_spec both{.what = ufp4::scale_rule_spec::kind::up, .searches = true};
   CHECK(detail::collect(scale_up{}, mse_search{}).rule == both);
   CHECK(detail::collect(mse_search{}, scale_up{}).rule == both);
   CHECK(detail::collect(both).rule == both);
   CHECK(detail::collect(mae_search{1, 2}, scale_up{}).rule ==
-        ufp4::detail::scale_rule_spec{ufp4::detail::scale_rule_spec::kind::up, true, search_error::absolute, {1, 2}});
-  CHECK(detail::collect(mse_search{}).rule == ufp4::detail::scale_rule_spec{.searches = true});
+        ufp4::scale_rule_spec{ufp4::scale_rule_spec::kind::up, true, search_error::absolute, {1, 2}});
+  CHECK(detail::collect(mse_search{}).rule == ufp4::scale_rule_spec{.searches = true});
 }
 
 TEST_CASE("the order of policies changes nothing") {

@@ -280,25 +280,23 @@ using mxint8_square = block_format<ufp4::int8q6, e8m0, square(32)>;
 
 /// Rules with parameters, by name.
 struct four_over_six_mae {
-  constexpr ufp4::detail::scale_rule_spec spec() const {
-    return ufp4::four_over_six{ufp4::search_error::absolute}.spec();
-  }
+  constexpr ufp4::scale_rule_spec spec() const { return ufp4::four_over_six{ufp4::search_error::absolute}.spec(); }
 };
 template <int per_mille, bool searches = false>
 struct percentile_of {
-  constexpr ufp4::detail::scale_rule_spec spec() const {
-    ufp4::detail::scale_rule_spec rule = ufp4::percentile{per_mille}.spec();
+  constexpr ufp4::scale_rule_spec spec() const {
+    ufp4::scale_rule_spec rule = ufp4::percentile{per_mille}.spec();
     rule.searches = searches;
     return rule;
   }
 };
-template <ufp4::detail::scale_rule_spec::kind kind, ufp4::search_error error, int below, int above>
+template <ufp4::scale_rule_spec::kind kind, ufp4::search_error error, int below, int above>
 struct search_around {
-  constexpr ufp4::detail::scale_rule_spec spec() const { return {kind, true, error, {below, above}}; }
+  constexpr ufp4::scale_rule_spec spec() const { return {kind, true, error, {below, above}}; }
 };
 struct percentile_search_largest {
-  constexpr ufp4::detail::scale_rule_spec spec() const {
-    ufp4::detail::scale_rule_spec rule = percentile_of<900, true>{}.spec();
+  constexpr ufp4::scale_rule_spec spec() const {
+    ufp4::scale_rule_spec rule = percentile_of<900, true>{}.spec();
     rule.grids = ufp4::search_error::largest;
     return rule;
   }
@@ -309,10 +307,9 @@ struct users_rule {
     return v.x[0] == 0 ? v.x[1] : (v.x[0] + 2 * amax) / 16;
   }
 };
-using up_wide_search = search_around<ufp4::detail::scale_rule_spec::kind::up, ufp4::search_error::squared, 5, 9>;
-using ceil_mae_wide_search =
-    search_around<ufp4::detail::scale_rule_spec::kind::mx_ceil, ufp4::search_error::absolute, 4, 3>;
-using search_above = search_around<ufp4::detail::scale_rule_spec::kind::by_format, ufp4::search_error::squared, 0, 5>;
+using up_wide_search = search_around<ufp4::scale_rule_spec::kind::up, ufp4::search_error::squared, 5, 9>;
+using ceil_mae_wide_search = search_around<ufp4::scale_rule_spec::kind::mx_ceil, ufp4::search_error::absolute, 4, 3>;
+using search_above = search_around<ufp4::scale_rule_spec::kind::by_format, ufp4::search_error::squared, 0, 5>;
 
 template <class Format>
 constexpr bool is_one_of_three = std::is_same_v<Format, ufp4::e1m2_f32> || std::is_same_v<Format, ufp4::nvfp4> ||

@@ -54,7 +54,7 @@ ufp4::grid4 grid_from(const std::string& type) {
     v = std::strtof(at + 1, &end);
     at = end;
   }
-  return ufp4::grid_of_values(values);
+  return ufp4::grid4::of(values);
 }
 
 template <class T>

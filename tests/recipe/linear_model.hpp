@@ -33,7 +33,7 @@ struct policies {
   std::uint32_t layer;
   bool transforms[3] = {false, false, false};  ///< a transform in fprop, dgrad, wgrad
   bool transformer_engine = false;             ///< its signs and bf16 rounding, not random signs
-  ufp4::detail::scale_rule_spec gradient_rule{};
+  ufp4::scale_rule_spec gradient_rule{};
   accumulate mode = accumulate::fast;
 
   transform_spec transform(std::uint32_t gemm) const {

@@ -65,8 +65,7 @@ void check_shapes(recipe::training_recipe r, policies<Format, Weight> p) {
 constexpr bool all[3] = {true, true, true}, wgrad_only[3] = {false, false, true};
 
 template <class Format, class Weight = Format>
-policies<Format, Weight> of(std::uint64_t seed, const bool (&transforms)[3],
-                            ufp4::detail::scale_rule_spec gradient_rule = {}) {
+policies<Format, Weight> of(std::uint64_t seed, const bool (&transforms)[3], ufp4::scale_rule_spec gradient_rule = {}) {
   return {seed, 1000 + (seed << 33), 7, {transforms[0], transforms[1], transforms[2]}, false, gradient_rule};
 }
 

@@ -43,11 +43,11 @@ TEST_CASE("an operand_policy takes the policy objects of quantize", "[recipe]") 
       .format = spec_of<nvfp4>, .rounding = stochastic{}, .transform = random_hadamard<16>{}, .rule = four_over_six{}};
   static_assert(policy.rounding.what == rounding_spec::kind::stochastic);
   static_assert(policy.transform.what == transform_choice::kind::random && policy.transform.spec.n == 16);
-  static_assert(policy.rule.what == ufp4::detail::scale_rule_spec::kind::four_over_six);
+  static_assert(policy.rule.what == ufp4::scale_rule_spec::kind::four_over_six);
   operand_policy edited = policy;
   edited.rounding = nearest_away{}, edited.transform = {}, edited.rule = {mx_ceil{}, mse_search{}};
   CHECK(edited.rounding.what == rounding_spec::kind::nearest_away);
   CHECK(edited.transform.what == transform_choice::kind::none);
-  CHECK((edited.rule.what == ufp4::detail::scale_rule_spec::kind::mx_ceil && edited.rule.searches));
+  CHECK((edited.rule.what == ufp4::scale_rule_spec::kind::mx_ceil && edited.rule.searches));
   // A seed would have no effect: such policies are no arguments of a recipe, tests/compile_fail/host.cpp.
 }

@@ -26,7 +26,7 @@ struct row {
   format_spec format;
   map transform = map::none;
   bool is_stochastic = false;
-  ufp4::detail::scale_rule_spec rule = {};
+  ufp4::scale_rule_spec rule = {};
   bool by_ms_eden = false;
 };
 
@@ -80,7 +80,7 @@ std::array<row, 6> like_transformer_engine() {
 std::vector<published> all_published() {
   using nvfp4_square = block_format<fp4<E2M1>, e4m3, square(16), float>;
   using if4_square = block_format<one_of<fp4<E2M1>, scaled<int4, 6, 7>>, e4m3, square(16), float>;
-  const ufp4::detail::scale_rule_spec mae = four_over_six{search_error::absolute}.spec();
+  const ufp4::scale_rule_spec mae = four_over_six{search_error::absolute}.spec();
   const row te{spec_of<nvfp4>, map::none, false, mae}, te_weight{spec_of<nvfp4_square>, map::none, false, mae};
   const row jet{spec_of<tetrajet2>}, jet_backward{spec_of<tetrajet2>, map::random16, true};
   const row hi{spec_of<hif4>, map::random64};

@@ -19,7 +19,7 @@ using namespace ufp4;
 namespace {
 
 using kind = rounding_spec::kind;
-using rule_of = ufp4::detail::scale_rule_spec::kind;
+using rule_of = ufp4::scale_rule_spec::kind;
 enum class map { none, random16, transformer_engine };
 
 /// The policy of one operand in numerics 7.

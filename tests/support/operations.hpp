@@ -23,7 +23,7 @@ inline const ufp4::cpu::context one_thread{.threads = 1};
 struct policies {
   ufp4::transform_spec transform{};
   ufp4::rounding_spec rounding{};
-  ufp4::detail::scale_rule_spec rule{};
+  ufp4::scale_rule_spec rule{};
   model::request theirs{};
 };
 

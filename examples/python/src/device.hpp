@@ -34,17 +34,17 @@ struct matrix {
 /// How a matrix is quantized; its transform is that of the output.
 struct policies {
   rounding_spec rounding{};
-  detail::scale_rule_spec rule{};
+  scale_rule_spec rule{};
   bool has_amax = false, has_shard = false;
   float amax = 0;
   shard where{0, 0, 0};
 };
 
-/// A left or right operand of a product: quantized, or plain.
+/// A left or right operand of a product: quantized or unquantized.
 struct operand {
   bool is_quantized = false;
   matrix coded{};
-  source plain{};
+  source unquantized{};
 };
 
 void quantize(const place& at, const source& x, const matrix& out, const policies& how);

@@ -21,9 +21,9 @@ transform_spec transform_of(const char* operation, nb::handle rht);
 /// A Stochastic, or the name of a rounding that needs no random bits; None is the nearest, ties to even.
 rounding_spec rounding_of(const char* operation, nb::handle rounding);
 /// A Percentile, or the name of a rule; None is the format's default.
-detail::scale_rule_spec rule_of(const char* operation, nb::handle rule);
+scale_rule_spec rule_of(const char* operation, nb::handle rule);
 /// A Search, or "mse" or "mae"; None is no search.
-void add_search(const char* operation, nb::handle search, detail::scale_rule_spec& rule);
+void add_search(const char* operation, nb::handle search, scale_rule_spec& rule);
 /// "mse", "mae" or "max": the error by which a block chooses among several grids; None is "mse".
 search_error grid_error_of(const char* operation, nb::handle choose_grid);
 /// All of them.

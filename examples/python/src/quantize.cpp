@@ -29,7 +29,7 @@ std::size_t rows_at_once(const format_spec& format, const source& x) {
   return fit == 0 ? height : fit;
 }
 
-/// Calls body(first row, rows) for chunks of a matrix, and progress(done, all) after each.
+/// Calls body(first row, rows) for parts of a matrix, and progress(done, all) after each.
 void for_parts(const format_spec& format, const source& x, nb::handle progress, std::size_t passes, std::size_t pass,
                const std::function<void(std::size_t, const source&)>& body) {
   const std::size_t most = rows_at_once(format, x);
@@ -49,7 +49,7 @@ float amax_of_matrix(const cpu::context& ctx, const source& x, const transform_s
   return found;
 }
 
-/// The options of one chunk: its place, and the amax of the whole.
+/// The options of one part: its place, and the amax of the whole.
 detail::quantize_options<> options_of_rows(const detail::quantize_options<>& whole, const source& x,
                                            std::size_t first) {
   detail::quantize_options<> part = whole;
@@ -72,7 +72,7 @@ detail::quantize_options<> with_amax(const cpu::context& ctx, const format_spec&
   return out;
 }
 
-void quantize_chunks(const cpu::context& ctx, const source& x, const detail::quantize_options<>& options,
+void quantize_parts(const cpu::context& ctx, const source& x, const detail::quantize_options<>& options,
                      nb::handle progress, any_quantized& out) {
   const format_spec& format = out.spec();
   const detail::quantize_options<> all = with_amax(ctx, format, x, options, progress);
@@ -182,7 +182,7 @@ any_quantized quantize_matrix(const char* operation, const cpu::context& ctx, co
   ufp4::detail::check_quantize(operation, format, x, options);
   any_quantized out(format, x.rows, x.cols, options.transform);
   if (!progress.is_none()) {
-    quantize_chunks(ctx, x, options, progress, out);
+    quantize_parts(ctx, x, options, progress, out);
     return out;
   }
   run(ctx, elements_in(x.rows, x.cols), long_pass,

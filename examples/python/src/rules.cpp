@@ -16,7 +16,7 @@ constexpr std::span<const char* const> search_names = std::span(error_names).fir
 
 /// Search(error, below, above).
 struct scale_search {
-  detail::scale_rule_spec rule{.searches = true};
+  scale_rule_spec rule{.searches = true};
   friend bool operator==(const scale_search&, const scale_search&) = default;
 };
 
@@ -47,14 +47,14 @@ percentile make_percentile(int per_mille) {
 
 }  // namespace
 
-detail::scale_rule_spec rule_of(const char* operation, nb::handle rule) {
+scale_rule_spec rule_of(const char* operation, nb::handle rule) {
   if (rule.is_none()) return {};
   if (nb::isinstance<percentile>(rule)) return nb::cast<const percentile&>(rule).spec();
   if (nb::cast<std::string>(nb::str(rule)) == "four_over_six_mae") return four_over_six{search_error::absolute}.spec();
-  return {.what = static_cast<detail::scale_rule_spec::kind>(chosen(operation, "rule", rule, rule_names))};
+  return {.what = static_cast<scale_rule_spec::kind>(chosen(operation, "rule", rule, rule_names))};
 }
 
-void add_search(const char* operation, nb::handle search, detail::scale_rule_spec& rule) {
+void add_search(const char* operation, nb::handle search, scale_rule_spec& rule) {
   if (search.is_none()) return;
   ufp4::detail::join_search(rule, nb::isinstance<scale_search>(search)
                                       ? nb::cast<const scale_search&>(search).rule

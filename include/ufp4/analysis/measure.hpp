@@ -12,11 +12,12 @@ namespace ufp4::analysis::inline UFP4_TYPES {
 /// unless the transform spread data over it. Sums are binary64 over rows in a fixed order: the same numbers for every
 /// thread count. A NaN block makes attenuation and sqnr_db NaN.
 struct report {
-  double attenuation = 0;           ///< sum(x q) / sum(x x): below 1 if rounding shrinks values. NaN if x is zero
-  double sqnr_db = 0;               ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
-  double bucket_utilization = 0;    ///< 2^H / V, H the entropy in bits of the values used, V their number; NaN if byte
-  double scale_underflow_rate = 0;  ///< share of blocks with amax > 0 whose scale became 0
-  double saturation_rate = 0;       ///< share of elements whose scaled magnitude was beyond qmax
+  double attenuation = 0;  ///< sum(x q) / sum(x x): below 1 if rounding shrinks values. NaN if x is zero
+  double sqnr_db = 0;      ///< 10 log10(sum x^2 / sum (q - x)^2). Infinite if q equals x
+  double bucket_utilization =
+      0;  ///< 2^H / V, H the entropy in bits of the values used, V their number; NaN for elements of one byte
+  double scale_underflow_rate = 0;            ///< share of blocks with amax > 0 whose scale became 0
+  double saturation_rate = 0;                 ///< share of elements whose scaled magnitude was beyond qmax
   std::uint64_t nonfinite_blocks = 0;         ///< blocks with a NaN or Inf after the transform
   std::uint64_t elements = 0;                 ///< elements that were measured
   std::uint64_t blocks = 0;                   ///< blocks, padding included

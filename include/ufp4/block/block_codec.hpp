@@ -220,18 +220,21 @@ UFP4_HD tensor_constants constants_of(const Coder& coder, float amax) {
 
 }  // namespace ufp4::detail::inline UFP4_CODE
 
-namespace ufp4::inline UFP4_CODE {
+namespace ufp4::inline UFP4_TYPES {
 
-/// The tensor-level constants of a format for a known global_amax: quantize_block's last argument.
-template <detail::any_block_format F>
-UFP4_HD constexpr tensor_constants tensor_constants_for(float global_amax, detail::scale_rule_spec rule = {}) {
+template <class F>
+UFP4_MEMBER constexpr tensor_constants tensor_constants::of(float global_amax, const detail::scale_rule_spec& rule) {
   constexpr format_spec format = spec_of<F>;  // a copy: device code has no variables of a namespace
   return detail::make_tensor_constants(format, rule, global_amax);
 }
 
+}  // namespace ufp4::inline UFP4_TYPES
+
+namespace ufp4::inline UFP4_CODE {
+
 /// Quantizes one 1xB block from inside a kernel of a user's own: B floats in, B / 2 bytes of codes out (B bytes if the
 /// format has byte elements), the block scale returned. For two-level formats pass
-/// tensor_constants_for<F>(global_amax). `index`: of x[0], for stochastic rounding. `rule`: as `scale_up{}.spec()`, or
+/// tensor_constants::of<F>(global_amax). `index`: of x[0], for stochastic rounding. `rule`: as `scale_up{}.spec()`, or
 /// a scale rule of the kernel's own.
 template <detail::any_block_format F, rounding_policy Rounding = nearest_even,
           detail::any_scale_rule Rule = detail::scale_rule_spec>

@@ -79,9 +79,10 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// The shape of a block: 1 x cols along the contraction axis, or a rectangle; and the groups of columns within it.
 struct block_shape {
-  int rows = 1;                 ///< 1, or the height of a rectangle
-  int cols = 16;                ///< along the contraction axis
-  detail::column_groups group;  ///< that share one-bit exponents
+  using column_groups = detail::column_groups;  ///< the type of `group`
+  int rows = 1;                                 ///< 1, or the height of a rectangle
+  int cols = 16;                                ///< along the contraction axis
+  detail::column_groups group;                  ///< that share one-bit exponents
   constexpr block_shape() = default;
   UFP4_MEMBER constexpr block_shape(int along_k) : rows(1), cols(along_k) {}  ///< 1 x along_k
   UFP4_MEMBER constexpr block_shape(int r, int c) : rows(r), cols(c) {}       ///< r x c
@@ -121,10 +122,13 @@ constexpr block_shape grouped(int cols, int wide, int narrow = 0) { return {1, c
 
 /// A block format as data, for kernels and recipes. spec_of<Format> computes it from the type.
 struct format_spec {
-  grid4 grid;                    ///< the element format, or the first of several
-  scale_kind scale;              ///< the type of the block scales
-  block_shape block;             ///< the elements that share a scale
-  outer_scale outer;             ///< the scales above the block scales
+  using byte_element = detail::byte_element;  ///< the types of `byte` and `choice`
+  using grid_choice = detail::grid_choice;    ///< count and scaled_grid[count]
+  using scaled_grid = detail::scaled_grid;    ///< a grid and its factor
+  grid4 grid;                                 ///< the element format, or the first of several
+  scale_kind scale;                           ///< the type of the block scales
+  block_shape block;                          ///< the elements that share a scale
+  outer_scale outer;                          ///< the scales above the block scales
   detail::byte_element byte{};   ///< elements of one byte instead of 4 bits: `grid` has only their constants
   detail::grid_choice choice{};  ///< further grids
 
@@ -330,10 +334,11 @@ constexpr bool is_byte_grid(const format_spec& f) {
 
 /// The reason why kernels do not support a format, or nullptr. The conditions are those of block_format.
 constexpr const char* format_mismatch(const format_spec& f) {
-  if (f.byte > byte_element::e2m3) return "the format's byte is no byte_element";
+  if (f.byte > byte_element::e2m3) return "format_spec::byte has an invalid value";
   if (f.has_bytes() && (f.choice.count != 0 || f.block.group[0] != 0))
     return "elements of one byte have one grid and no one-bit exponents";
-  if (f.has_bytes() && !is_byte_grid(f)) return "a format with elements of one byte needs the grid of byte_grid()";
+  if (f.has_bytes() && !is_byte_grid(f))
+    return "a format with elements of one byte needs the grid of its element type, as grid_of<int8>()";
   if (!f.has_bytes() && (f.grid.levels < 1 || f.grid.levels > 16 || !(f.grid.qmax > 0.0f)))
     return "the format has no values; spec_of<nvfp4> is one that has";
   if (f.scale > scale_kind::e6m2) return "the format's scale is no scale_kind";

@@ -57,6 +57,8 @@ struct default_scale : rule_type<scale_rule_spec::kind::by_format> {};
 
 namespace ufp4::inline UFP4_TYPES {
 
+using detail::scale_rule_spec;
+
 /// For e4m3, ue5m3, e6m2 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use
 /// it with stochastic rounding, which shrinks values otherwise (attenuation .9965 on a Gaussian; .9999 with scale_up).
 struct scale_up : detail::rule_type<detail::scale_rule_spec::kind::up> {};
@@ -112,6 +114,10 @@ struct tensor_constants {
   float decode = 1;        ///< T: the outer scale that is stored
   float scale_factor = 1;  ///< fl(S * fl(1/qmax)): amax times it is the argument of Scale
   float encode = 1;        ///< S
+
+  /// Of block_format F for a known global_amax: quantize_block's last argument but one.
+  template <class F>
+  UFP4_MEMBER static constexpr tensor_constants of(float global_amax, const detail::scale_rule_spec& rule = {});
 };
 
 /// The values of one block: rows of `cols` floats, `stride` floats apart.

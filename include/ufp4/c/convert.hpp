@@ -111,7 +111,7 @@ inline grid4 grid_of_format(const ufp4_format& f) {
   ufp4::detail::for_each_row(ufp4::detail::presets{}, [&](auto row) {
     if (std::memcmp(row.spec.grid.value, f.values, sizeof f.values) == 0) grid = row.spec.grid;
   });
-  if (grid.levels == 0) grid = grid_of_values(f.values);
+  if (grid.levels == 0) grid = grid4::of(f.values);
   if (grid.levels != 0) return grid;
   int zeros = 0, finite = 0;
   for (const float value : f.values) zeros += value == 0, finite += is_finite(value);
@@ -251,7 +251,7 @@ inline ufp4::detail::quantize_options<> options_of(const ufp4_quantize_options& 
   out.transform = transform;
   out.rounding.what = chosen<rounding_spec::kind>("options.rounding", o.rounding, UFP4_STOCHASTIC);
   out.rounding.random_bits = {.seed = o.seed, .stream = o.stream};
-  out.rule.what = chosen<ufp4::detail::scale_rule_spec::kind>("options.rule", o.rule, UFP4_RULE_PERCENTILE);
+  out.rule.what = chosen<ufp4::scale_rule_spec::kind>("options.rule", o.rule, UFP4_RULE_PERCENTILE);
   out.rule.searches = flag("options.searches", o.searches);
   out.rule.error = chosen<search_error>("options.error", o.error, UFP4_ABSOLUTE_ERROR);
   out.rule.grids = chosen<search_error>("options.choose_grid", o.choose_grid, UFP4_LARGEST_ERROR);

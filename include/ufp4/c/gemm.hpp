@@ -7,9 +7,9 @@
 #include <vector>
 
 namespace ufp4::c::detail::inline UFP4_CODE {
-using right_operand = std::variant<any_quantized_view, ufp4::detail::any_prepacked_view>;
+using right_operand = std::variant<any_quantized_view, ufp4::any_prepacked_view>;
 inline right_operand right_of(const ufp4_quantized* b) {
-  if (is_prepacked(b)) return view_of<ufp4::detail::any_prepacked_view>("b", b);
+  if (is_prepacked(b)) return view_of<ufp4::any_prepacked_view>("b", b);
   return view_of("b", b);
 }
 

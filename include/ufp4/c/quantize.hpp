@@ -140,7 +140,7 @@ std::int32_t ufp4_dequantize(const ufp4_context* context, const ufp4_quantized* 
     const context_of ctx(context);
     with_view(matrix_of("out", out), [&](const auto& view) {
       if (is_prepacked(q))
-        dequantize(view_of<ufp4::detail::any_prepacked_view>("q", q), view, ctx);
+        dequantize(view_of<ufp4::any_prepacked_view>("q", q), view, ctx);
       else
         dequantize(view_of("q", q), view, ctx);
     });

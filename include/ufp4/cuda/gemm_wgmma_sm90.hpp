@@ -552,7 +552,7 @@ error queue_gemm_wgmma(const gemm_job& job, const device_facts& device, std::spa
 template <unsigned Rows, wgmma_fold how>
 error run_gemm_wgmma_rows(const char* name, const gemm_job& job, const device_facts& facts, std::span<std::byte> memory,
                           stream where) {
-  constexpr unsigned depth = 5 * 256 + 64;  // of the first call's tile: longer than the rings, and a part of a part
+  constexpr unsigned depth = 5 * 256 + 64;  // of the first call's tile: longer than the rings, no multiple of 256
   wgmma_job task{.job = job};
   divide<Rows>(task, true);
   if (task.cluster > 1)

@@ -53,7 +53,7 @@ template <class Layout, int special>
 inline constexpr grid4 remapped_grid = [] {
   float values[16]{};
   for (std::uint32_t c = 0; c < 16; ++c) values[c] = c == 8 ? static_cast<float>(special) : decode(Layout::layout(), c);
-  return grid_of_values(values);
+  return grid4::of(values);
 }();
 
 }  // namespace ufp4::detail::inline UFP4_TYPES

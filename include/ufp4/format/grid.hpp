@@ -16,7 +16,7 @@ struct grid4 {
   float level[16];           ///< the distinct values that rounding can give, ascending
   std::uint8_t code[16];     ///< the code of each level; of the two zeros +0
   std::int16_t integer[16];  ///< value / unit by code, if exact_products
-  float unit;                ///< the power of two that all values are multiples of, if exact_products or byte
+  float unit;                ///< the power of two that all values are multiples of, if exact_products, or of one byte
   float qmax;                ///< largest magnitude that rounding can give
   int levels;                ///< number of levels
   int zero;                  ///< index of the level 0 in `level`
@@ -24,6 +24,10 @@ struct grid4 {
   bool exact_products;       ///< block dot products are exact in any order (numerics 1); computed from the values
   std::int16_t low, high;    ///< the least and the largest `integer`; -128 and 127 of an element of one byte
 
+  /// The grid of sixteen finite numbers by code, for an element format that is known at run time only. Every distinct
+  /// number is a level; of equal ones the lowest code is used, of zeros +0 and, for negative values that round to zero,
+  /// -0 if there is one. A grid without levels, which every operation rejects, if a number is not finite or none is +0.
+  UFP4_HOST_MEMBER static constexpr grid4 of(const float (&values)[16]);
   friend constexpr bool operator==(const grid4&, const grid4&) = default;
 };
 
@@ -140,10 +144,7 @@ constexpr grid4 grid_of() {
   return grid;
 }
 
-/// The grid of sixteen finite numbers by code, for an element format that is known at run time only. Every distinct
-/// number is a level; of equal ones the lowest code is used, of zeros +0 and, for negative values that round to zero,
-/// -0 if there is one. A grid without levels, which every operation rejects, if a number is not finite or none is +0.
-UFP4_HOST_MEMBER constexpr grid4 grid_of_values(const float (&values)[16]) {
+constexpr grid4 grid4::of(const float (&values)[16]) {
   grid4 g{};
   int plus_zero = -1, minus_zero = -1;
   for (int c = 0; c < 16; ++c) {

@@ -24,7 +24,7 @@ inline constexpr sixteen_values table_values = [] {
   return values;
 }();
 template <class Levels>
-inline constexpr grid4 table_grid = grid_of_values(table_values<Levels>.at);
+inline constexpr grid4 table_grid = grid4::of(table_values<Levels>.at);
 
 /// The values of QLoRA's NormalFloat: quantiles of a Gaussian, normalised to [-1, 1] (arXiv 2305.14314, appendix E).
 struct nf4_levels {

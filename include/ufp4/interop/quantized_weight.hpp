@@ -105,7 +105,7 @@ template <class Reader>
 any_quantized read_all(Reader& file, const stored_weight& weight) {
   if (!weight.part_scales.empty())
     file.fail("tensor ", printable(weight.codes->name), " has a tensor scale for each of its ",
-              weight.part_scales.size(), " parts, so it is not one quantized matrix: read it by parts");
+              weight.part_scales.size(), " parts, so it is not one quantized matrix: call read_part for each part");
   any_quantized q(weight.format, weight.rows, weight.cols, weight.transform);
   read_weight_rows(file, weight, 0, q);
   return q;
@@ -127,7 +127,7 @@ stored_weight find_weight(Reader& file, const std::string& name) {
   return find_weight(file, name, spec_of<F>);
 }
 
-/// Panel i of a weight, such as expert i: part_rows() x cols. std::invalid_argument if there is none.
+/// Part i of a weight, such as expert i: part_rows() x cols. std::invalid_argument if there is none.
 template <class Reader>
 any_quantized read_part(Reader& file, const stored_weight& weight, std::size_t i) {
   const std::size_t part = weight.part_rows();

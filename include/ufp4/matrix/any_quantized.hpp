@@ -35,10 +35,11 @@ namespace ufp4::inline UFP4_TYPES {
 
 /// The caller's memory for the codes and the scales of one matrix; storage_size computes the sizes.
 struct quantized_storage {
-  std::span<std::uint8_t> codes;  ///< packed codes
-  std::span<std::byte> scales;    ///< aligned as the scale type is
+  using size = detail::quantized_size;  ///< what storage_size returns: `codes` and `scales` in bytes, total()
+  std::span<std::uint8_t> codes;        ///< packed codes
+  std::span<std::byte> scales;          ///< aligned as the scale type is
 
-  /// Both in one part of at least size.total() bytes, aligned to 64.
+  /// Both in one array of at least size.total() bytes, aligned to 64.
   UFP4_HOST_MEMBER static quantized_storage in(std::span<std::byte> memory, const detail::quantized_size& size) {
     detail::expects(memory.size() >= size.total(), "quantized_storage: memory has ", memory.size(), " bytes, ",
                     size.total(), " are needed");

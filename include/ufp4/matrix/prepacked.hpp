@@ -190,9 +190,11 @@ class prepacked_matrix : public detail::prepacked<detail::typed_memory<Format>> 
       : detail::prepacked<detail::typed_memory<Format>>({spec_of<Format>, 1, rows, cols, applied}) {}
 };
 
+using detail::any_prepacked_view;
+
 /// The quantized matrix that a prepacked one was made from: the same codes, scales and tensor scale.
 UFP4_HOST_MEMBER inline any_quantized unpack(const any_prepacked& p) { return detail::unpacked(p); }
-UFP4_HOST_MEMBER inline any_quantized unpack(const detail::any_prepacked_view& p) { return detail::unpacked(p); }
+UFP4_HOST_MEMBER inline any_quantized unpack(const any_prepacked_view& p) { return detail::unpacked(p); }
 template <detail::any_block_format F>
 UFP4_HOST_MEMBER inline quantized_matrix<F> unpack(const prepacked_matrix<F>& p) {
   return quantized_matrix<F>(detail::unpacked(p));

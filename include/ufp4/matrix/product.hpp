@@ -71,7 +71,7 @@ inline constexpr bool blocks_may_match =
 /// The properties of an operand that are known before it is quantized; shapes are checked on them first.
 struct operand_shape {
   std::size_t rows = 0, cols = 0, padded_cols = 0;
-  int block = 0;  ///< 0: plain, takes the other side's
+  int block = 0;  ///< 0: unquantized, takes the other side's
   transform_spec transform;
   bool stochastic = false;
   ufp4::stochastic random_bits{};

@@ -39,8 +39,8 @@ struct named_extent {
   std::size_t rows, cols;
 };
 
-/// Wgrad contracts the tokens: a part of a part begins and ends at whole blocks, transform runs and segments of outer
-/// scales, and is the whole part where an outer scale covers a row.
+/// Wgrad contracts the tokens: the tokens of a part that a call has begin and end at whole blocks, transform runs and
+/// segments of outer scales, and are the whole part where an outer scale covers a row.
 inline void check_contracted_part(const char* operation, const bound_recipe& now, std::size_t e, std::size_t first,
                                   std::size_t count, std::size_t total) {
   std::size_t run = padded_length(1, block_of(now, 4), now.operand(4).transform);

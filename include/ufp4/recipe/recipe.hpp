@@ -78,7 +78,7 @@ struct transform_choice {
   constexpr transform_choice(signed_hadamard<n> h) : what(kind::given), spec(h.spec()) {}
 };
 
-/// default_scale{} (the default), scale_up{}, mx_floor{}, mx_even{}, mx_ceil{}, four_over_six{}, percentile{},
+/// {} (the default), scale_up{}, mx_floor{}, mx_even{}, mx_ceil{}, four_over_six{}, percentile{},
 /// mse_search{} or mae_search{}; `{mx_ceil{}, mse_search{}}` searches around mx_ceil's scale.
 struct rule_choice : ufp4::detail::scale_rule_spec {
   constexpr rule_choice() = default;

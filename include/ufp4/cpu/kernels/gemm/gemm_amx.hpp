@@ -178,7 +178,7 @@ struct gemm_blocks : tile_gemm {
 
 /// The fast modes: element x block scale as bf16 tiles, 32 x 32 of C in registers.
 ///
-/// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers; left also plain bf16 |
+/// | fast        | formats of 8-bit scales, whose products with the grid are bf16 numbers; left also unquantized bf16 |
 /// | folded_bf16 | quantized operands of any scale: products rounded to bf16                                  |
 ///
 /// TDPBF16PS flushes subnormal operands. Where some value * scale of sixteen rows, or of 32 columns, is subnormal or

@@ -16,7 +16,7 @@
 // |          | pairs d u S, and second-order terms of less than d^2 u^2 S <= u S / 16                                |
 // | panels   | begin at +0 and are added up to nearest: u S each after the first, instead of the d u S they may cost |
 // | the rest | scaled_result, bias and beta: 5 u of the 6                                                            |
-// | folding  | makes S larger by 2^-7 at most, which these 1024 u and a u a panel feel as 9 u; operands off by       |
+// | folding  | makes S larger by 2^-7 at most, which adds 9 u to the 1024 u and the u of each panel; operands off by |
 // |          | 2^-8 / (1 + 2^-8) each leave 512 u of the (2^-7 + 2^-16) S that folded_bf16 may be off besides        |
 // | flushed  | each less than 2^-126, at most two in a pair: both products; one of them and the sum; the pair's or   |
 // |          | the sum. So 2^-126 for each k                                                                         |

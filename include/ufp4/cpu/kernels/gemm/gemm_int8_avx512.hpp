@@ -78,7 +78,7 @@ struct int8_products : scales_of_panel<needed> {
   static f32 unit(const gemm_job& job) { return as_float(broadcast(magic_bits(job))); }
   static constexpr bool may_read_values = has(needed, features::byte_element);
   static bool reads_values(const gemm_job& job) { return may_read_values && job.right.has_bytes(); }
-  /// Sixteen columns of a operand of byte elements: vectors of four k in order, with the offset.
+  /// Sixteen columns of an operand of byte elements: vectors of four k in order, with the offset.
   [[gnu::noinline]] static void read_values(const gemm_job& job, const gemm_part& columns, std::size_t k,
                                             std::size_t depth, u32* value, float* scale) {
     const quantized_source& q = job.right.q;

@@ -121,7 +121,7 @@ struct int8_panels {
     }
   }
 
-  /// A vector of columns of a operand of byte elements.
+  /// A vector of columns of an operand of byte elements.
   static void byte_columns(const gemm_job& job, std::size_t col, std::size_t live, std::size_t k, std::size_t length,
                            std::byte* out) {
     const quantized_source& q = job.right.q;

@@ -13,7 +13,7 @@
 namespace bench {
 
 /// Of an operand at a shared address. `rows_apart`: bytes from 8 rows to the next; 0 if all rows are the same.
-UFP4_DEVICE std::uint64_t unquantized_input(const void* at, unsigned rows_apart) {
+UFP4_DEVICE std::uint64_t unswizzled_operand(const void* at, unsigned rows_apart) {
   const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
   return std::uint64_t{(address & 0x3FFFFu) >> 4} | std::uint64_t{128 >> 4} << 16 |
          std::uint64_t{rows_apart >> 4} << 32;
