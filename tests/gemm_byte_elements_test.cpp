@@ -182,11 +182,11 @@ TEST_CASE("what does not take elements of one byte rejects them before it writes
   format_spec broken = preset("int8_f32");
   broken.grid.unit = 3;
   CHECK(support::rejection([&] { storage_size(broken, 2, 32); }) ==
-        "storage_size: a format with elements of one byte needs the grid of byte_grid()");
+        "storage_size: a format with elements of one byte needs the grid of its element type, as grid_of<int8>()");
   broken = preset("int8_f32");
   broken.byte = static_cast<ufp4::detail::byte_element>(9);
   CHECK(support::rejection([&] { storage_size(broken, 2, 32); }) ==
-        "storage_size: the format's byte is no byte_element");
+        "storage_size: format_spec::byte has an invalid value");
   broken.byte = ufp4::detail::byte_element::none;
   CHECK(support::rejection([&] { storage_size(broken, 2, 32); }) ==
         "storage_size: the format has no values; spec_of<nvfp4> is one that has");

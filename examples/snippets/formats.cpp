@@ -31,7 +31,7 @@ int main() {
 
   // Memory of your own instead: its size in bytes is known before anything is quantized.
   const random_hadamard<64> rht{42};
-  const auto size = storage_size(format, M, K, rht.spec());
+  const quantized_storage::size size = storage_size(format, M, K, rht.spec());
   std::vector<std::uint8_t> codes(size.codes);
   std::vector<std::byte> scales(size.scales);
   const cpu::context two_threads{.threads = 2};

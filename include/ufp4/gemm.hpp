@@ -69,7 +69,7 @@ namespace ufp4::inline UFP4_CODE {
 /// C[M,N] = alpha * A[M,K] * B[N,K]^T + bias + beta * C.
 ///
 /// | A, B      | any_quantized, quantized_matrix, a view of either, or operand<F>(x, policies...), quantized in this  |
-/// |           | call; formats may differ, block lengths not. One of them may be an unquantized matrix_view, or              |
+/// |           | call; formats may differ, block lengths not. One of them may be an unquantized matrix_view, or       |
 /// |           | unquantized(x, transform); B may be prepacked                                                        |
 /// | C         | float, bf16 or fp16; overlaps neither an operand nor itself. Written after every check has passed    |
 /// | transform | the same on both sides: it cancels in the product                                                    |

@@ -167,12 +167,15 @@ void f(const matrix<float>& x, const quantized_matrix<nvfp4>& q) { %s; }\n' "$ca
   done
 }
 
-# The messages of a header's static_asserts, or of its #errors, a line each; literals that stand side by side are one.
+# The messages of the headers' static_asserts and #errors, a line each; literals that stand side by side are one, and macros that are a
+# literal, or a literal after their argument, are replaced.
 messages() {
   # shellcheck disable=SC2016 # the variables are Perl's
-  find include/ufp4 -type f -print0 | sort -z | xargs -0 perl -0777 -ne '
+  find include/ufp4 -type f -print0 | sort -z | xargs -0 cat | perl -0777 -ne '
     s/\\\n//g;
-    my $literal = qr/"(?:[^"\\]|\\.)*"/;
+    my ($literal, %text) = qr/"(?:[^"\\]|\\.)*"/;
+    $text{$1} = $2 while /^#define (UFP4_\w+)(?:\(\w+\) \w+)? ($literal)$/mg;
+    s/(UFP4_\w+)(?:\(($literal)\))?/exists $text{$1} ? ($2 \/\/ "") . $text{$1} : $&/ge;
     while (/static_assert\s*\(((?:[^";]|$literal)*)\)\s*;/g) {
       my $text = join "", map { substr $_, 1, -1 } $1 =~ /($literal)/g;
       print "$text\n" if $text ne "";

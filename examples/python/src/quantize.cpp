@@ -73,7 +73,7 @@ detail::quantize_options<> with_amax(const cpu::context& ctx, const format_spec&
 }
 
 void quantize_parts(const cpu::context& ctx, const source& x, const detail::quantize_options<>& options,
-                     nb::handle progress, any_quantized& out) {
+                    nb::handle progress, any_quantized& out) {
   const format_spec& format = out.spec();
   const detail::quantize_options<> all = with_amax(ctx, format, x, options, progress);
   const std::size_t passes = format.has_tensor_scale() && !options.has_amax ? 2 : 1;

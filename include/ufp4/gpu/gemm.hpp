@@ -232,8 +232,8 @@ namespace ufp4::gpu::inline UFP4_GPU {
 /// Everything that is read or written is in device memory, bias included.
 ///
 /// | A, B   | gpu::quantized_matrix, gpu::quantized_view, or operand<F>(x, policies...), which is first quantized   |
-/// |        | into the workspace. Formats may differ, block lengths may not. One of them may be an unquantized matrix_view |
-/// |        | or unquantized(x, transform)                                                                          |
+/// |        | into the workspace. Formats may differ, block lengths may not. One of them may be an unquantized      |
+/// |        | matrix_view or unquantized(x, transform)                                                              |
 /// | fast   | the kernel, and so the bits, depends on the device, the shapes and the architectures that the program |
 /// |        | was compiled for: see explain()                                                                       |
 /// | errors | the host's messages; nothing is queued                                                                |

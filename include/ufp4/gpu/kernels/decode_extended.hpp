@@ -54,7 +54,7 @@ inline std::size_t decoded_bytes(const gemm_side& side, unsigned block) {
   return decoded_value_bytes(side) + (side.rows * (side.padded_cols / block) * sizeof(float) + 255) / 256 * 256;
 }
 
-/// Queues the decoding of a side into `memory`, and makes the side the decoded matrix: unquantized values with block scales.
+/// Queues the decoding of a side into `memory`, and makes the side the decoded matrix: values with block scales.
 template <class Use = void>
 error decode_side(gemm_side& side, unsigned block, std::byte* memory, stream where) {
   auto* values = reinterpret_cast<float*>(memory);
