@@ -119,7 +119,7 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
 inline void dequantize_bytes(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
   const f32 unit = broadcast(q.format.grid.unit);
-  alignas(64) float scales[stretch / group];
+  alignas(64) float scales[buffered / group];
   decode_rows(q, out, first, last, [&](std::size_t i, std::size_t k, std::size_t live, float* to) {
     effective_scales(q, i, k / length, (live + length - 1) / length, scales);
     const std::uint8_t* const codes = q.codes + q.code_index(i, k);

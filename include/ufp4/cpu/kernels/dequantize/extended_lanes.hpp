@@ -12,7 +12,8 @@
 UFP4_BEGIN_LANES(dequantize_kernel)
 
 inline constexpr std::size_t group = 16, group_regs = group / lanes;
-inline constexpr std::size_t stretch = 4096;  ///< columns whose scales are decoded at once
+inline constexpr std::size_t stretch = 4096;   ///< columns whose scales are decoded at once
+inline constexpr std::size_t buffered = 1024;  ///< columns that decode_rows decodes at once, for the cache
 
 /// Every NaN becomes the quiet NaN, of which a rounding that adds to its bits leaves a NaN.
 UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00000u)); }
@@ -152,11 +153,10 @@ class extended_decoder {
 template <class Decode>
 void decode_rows(const quantized_source& q, const sink& out, std::size_t first, std::size_t last,
                  const Decode& decode) {
-  constexpr std::size_t part = 1024;  // the first-level cache keeps them
-  alignas(64) float values[part];
+  alignas(64) float values[buffered];
   for (std::size_t i = first; i < last; ++i)
-    for (std::size_t k = 0; k < q.cols; k += part) {
-      const std::size_t live = q.cols - k < part ? q.cols - k : part;
+    for (std::size_t k = 0; k < q.cols; k += buffered) {
+      const std::size_t live = q.cols - k < buffered ? q.cols - k : buffered;
       const bool direct = out.kind == dtype::f32 && out.col_stride == 1 && live % group == 0;
       decode(i, k, live, direct ? static_cast<float*>(out.data) + out.offset(i, k) : values);
       if (!direct) transform_kernel::write_row(out, i, k, live, values);
@@ -165,8 +165,8 @@ void decode_rows(const quantized_source& q, const sink& out, std::size_t first, 
 /// dequantize_rows of a format with several grids or one-bit exponents.
 inline void dequantize_selected(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
-  alignas(64) float effective[stretch / group];
-  alignas(64) std::uint32_t bits[stretch / group];
+  alignas(64) float effective[buffered / group];
+  alignas(64) std::uint32_t bits[buffered / group];
   const extended_decoder decode(q.format);
   decode_rows(q, out, first, last, [&](std::size_t i, std::size_t k, std::size_t live, float* to) {
     extended_scales(q, i, k / length, (live + length - 1) / length, bits, effective);
