@@ -118,20 +118,23 @@ inline sink as_one_row(const sink& out, std::size_t first, std::size_t last) {
 /// dequantize_rows of a format with elements of one byte, whose blocks have at least sixteen.
 inline void dequantize_bytes(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
+  const int shift = __builtin_ctzll(length);
   const f32 unit = broadcast(q.format.grid.unit);
   alignas(64) float scales[buffered / group];
   decode_rows(q, out, first, last, [&](std::size_t i, std::size_t k, std::size_t live, float* to) {
     effective_scales(q, i, k / length, (live + length - 1) / length, scales);
     const std::uint8_t* const codes = q.codes + q.code_index(i, k);
-    for (std::size_t j = 0; j < live; j += group) {
-      const f32 scale = broadcast(scales[j / length]);
-      std::uint8_t rest[group] = {};
-      const bool whole = live - j >= group;
-      if (!whole) __builtin_memcpy(rest, codes + j, live - j);
-      const std::uint8_t* from = whole ? codes + j : rest;
+    const auto decode = [&](const std::uint8_t* from, std::size_t j) __attribute__((always_inline)) {
+      const f32 scale = broadcast(scales[j >> shift]);
 #pragma GCC unroll 4
       for (std::size_t r = 0; r < group; r += lanes) store(to + j + r, numbers_of_bytes(from + r) * unit * scale);
-    }
+    };
+    std::size_t j = 0;
+    for (; live - j >= group; j += group) decode(codes + j, j);
+    if (j == live) return;
+    std::uint8_t rest[group] = {};
+    __builtin_memcpy(rest, codes + j, live - j);
+    decode(rest, j);
   });
 }
 
