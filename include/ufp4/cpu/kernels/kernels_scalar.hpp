@@ -192,14 +192,19 @@ inline float scale_at(const quantized_source& q, std::size_t row, std::size_t b,
 template <features needs = features::all>
 void dequantize_scalar(const quantized_source& q, const sink& out, std::size_t first, std::size_t last) {
   const auto length = static_cast<std::size_t>(q.format.block.cols);
+  const bool bytes = q.format.has_bytes();
   float values[256];
   for (std::size_t i = first; i < last; ++i) {
     const std::uint8_t* codes = q.codes + q.code_index(i, 0);
     for (std::size_t k = 0; k < q.cols; k += length) {
       const float effective = rounded(scale_at(q, i, k / length, q.tensor_scale));
       const std::size_t live = q.cols - k < length ? q.cols - k : length;
-      for (std::size_t j = 0; j < live; ++j)
-        values[j] = value_of(q.format, element_code(q.format, codes, k + j)) * effective;
+      for (std::size_t j = 0; bytes && j < live; ++j) values[j] = value_of(q.format, codes[k + j]) * effective;
+      for (std::size_t j = 0; !bytes && j < live; j += 2) {
+        const std::uint8_t pair = codes[(k + j) / 2];
+        values[j] = q.format.grid.value[pair & 15u] * effective;
+        values[j + 1] = q.format.grid.value[pair >> 4] * effective;
+      }
       if constexpr (has(needs, features::further_parts))
         if (q.format.choice.count != 0 || q.format.block.group[0] != 0) {
           const std::uint32_t bits = load_block(q.scales, q.format, q.scale_index(i, k / length));

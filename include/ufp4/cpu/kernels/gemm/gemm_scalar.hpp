@@ -41,7 +41,10 @@ inline void accumulate_exact(const gemm_job& job, std::size_t rows, std::size_t 
   accumulate_blocks(job, rows, cols, depth, s, [&](std::size_t i, std::size_t j, std::size_t k) {
     const std::int16_t *a = s.integer[0] + i * panel_depth + k, *b = s.integer[1] + j * panel_depth + k;
     std::int32_t d = 0;
-    for (std::size_t e = 0; e < job.block; ++e) d += std::int32_t{a[e]} * b[e];
+    std::size_t e = 0;
+    for (; e + 16 <= job.block; e += 16)  // of known length, for the compiler
+      for (std::size_t n = 0; n < 16; ++n) d += std::int32_t{a[e + n]} * b[e + n];
+    for (; e < job.block; ++e) d += std::int32_t{a[e]} * b[e];
     return static_cast<float>(d) * unit;
   });
 }

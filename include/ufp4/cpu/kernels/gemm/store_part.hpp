@@ -37,10 +37,13 @@ void decode_codes(const quantized_source& q, const panel& p, const T (&decode)[1
   }
   if (has_bytes_in<needs>(q.format)) return;
   for (std::size_t r = 0; r < p.rows; ++r)
-    for (std::size_t k = 0; k < p.depth; k += 2) {
-      const std::uint8_t pair = q.codes[q.code_index(p.row + r, p.k + k)];
-      out[r * panel_depth + k] = decode[pair & 15u];
-      out[r * panel_depth + k + 1] = decode[pair >> 4];
+    for (std::size_t k = 0; k < p.depth; k += 8) {  // whose codes are neighbours, also interleaved
+      const std::uint8_t* codes = q.codes + q.code_index(p.row + r, p.k + k);
+      T* to = out + r * panel_depth + k;
+      for (std::size_t i = 0; i < 8 && k + i < p.depth; i += 2, ++codes) {
+        to[i] = decode[*codes & 15u];
+        to[i + 1] = decode[*codes >> 4];
+      }
     }
 }
 
@@ -85,9 +88,16 @@ void decode_integers(const quantized_source& q, const panel& p, std::int16_t* ou
 
 /// Block scales without the tensor scale; 1 for an operand that is not quantized.
 inline void decode_scales(const gemm_operand& side, const panel& p, std::size_t block, float* out) {
-  for (std::size_t r = 0; r < p.rows; ++r)
-    for (std::size_t b = 0; b < p.depth / block; ++b)
-      out[r * panel_depth / 2 + b] = side.is_quantized ? scale_at(side.q, p.row + r, p.k / block + b, 1.0f) : 1.0f;
+  const quantized_source& q = side.q;
+  const std::size_t first = p.k / block, count = p.depth / block;
+  const bool neighbours = side.is_quantized && !q.interleaved && !q.format.has_outer_array();
+  for (std::size_t r = 0; r < p.rows; ++r, out += panel_depth / 2) {
+    const std::size_t at = neighbours ? q.scale_index(p.row + r, first) : 0;
+    for (std::size_t b = 0; neighbours && b < count; ++b)
+      out[b] = decode_block(q.format, load_block(q.scales, q.format, at + b));
+    for (std::size_t b = 0; !neighbours && b < count; ++b)
+      out[b] = side.is_quantized ? scale_at(q, p.row + r, first + b, 1.0f) : 1.0f;
+  }
 }
 
 /// Transformed rows of an operand that is not quantized, zero beyond its columns.
