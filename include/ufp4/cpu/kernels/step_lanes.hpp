@@ -14,7 +14,7 @@ UFP4_LANE void load_transposed(const float* p, std::size_t step, f32 (&v)[16]) {
 #pragma GCC unroll 4
   for (std::size_t c = 0; c < 16; c += 4) {
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < 4; ++i) v[c + i] = load_parts(p + i * step + c, p + (i + 4) * step + c);
+    for (std::size_t i = 0; i < 4; ++i) v[c + i] = load_parts(p + i * step + c, p + (i + 4) % lanes * step + c);
     transpose4(v + c);
   }
 }
@@ -24,7 +24,7 @@ UFP4_LANE void load_transposed_pairs(const std::uint16_t* p, std::size_t step, u
   for (std::size_t c = 0; c < 8; c += 4) {
     f32 four[4];
 #pragma GCC unroll 4
-    for (std::size_t i = 0; i < 4; ++i) four[i] = load_parts(p + i * step + 2 * c, p + (i + 4) * step + 2 * c);
+    for (std::size_t i = 0; i < 4; ++i) four[i] = load_parts(p + i * step + 2 * c, p + (i + 4) % lanes * step + 2 * c);
     transpose4(four);
 #pragma GCC unroll 4
     for (std::size_t i = 0; i < 4; ++i) v[c + i] = as_bits(four[i]);

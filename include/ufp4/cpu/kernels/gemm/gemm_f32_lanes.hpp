@@ -191,13 +191,17 @@ struct f32_gemm {
   /// Of an unquantized operand or one of byte elements.
   static void right_values(const gemm_operand& side, std::size_t col, std::size_t live, std::size_t k,
                            std::size_t length, float* value) {
-    float line[part];
-    for (std::size_t j = 0; j < lanes; ++j)
-      for (std::size_t p = 0; p < length; p += part) {
-        const std::size_t count = length - p < part ? length - p : part;
-        decode_values<stored_features>(side, {lane_column(col, live, j), 1, k + p, count}, line);
-        for (std::size_t i = 0; i < count; ++i) value[(p + i) * cols + j] = line[i];
+    float line[lanes][part];
+    for (std::size_t p = 0; p < length; p += part) {
+      const std::size_t count = length - p < part ? length - p : part;
+      for (std::size_t j = 0; j < lanes; ++j)
+        decode_values<stored_features>(side, {lane_column(col, live, j), 1, k + p, count}, line[j]);
+      for (std::size_t i = 0; i < count; i += 16) {
+        f32 v[16];
+        load_transposed(line[0] + i, part, v);
+        for (std::size_t j = 0; j < 16 && i + j < count; ++j) store(value + (p + i + j) * cols, v[j]);
       }
+    }
   }
 
   static void fold(std::size_t block, std::size_t length, float* value, float* scale) {

@@ -235,13 +235,12 @@ struct int8_tiles {
       typename Dots::sum sum[units];
 #pragma GCC unroll 4
       for (std::size_t u = 0; u < units; ++u) Dots::begin(sum[u], Dots::start(ends, u, magic));
-      if constexpr (Dots::first_begins) {
-        Dots::template add<true>(sum, left, right);
+      Dots::template add<Dots::first_begins>(sum, left, right);
+      for (std::size_t i = 16; i < block; i += 16) {
         left += Dots::left_part, right += Dots::right_part;
-      }
-      for (std::size_t i = Dots::first_begins ? 16 : 0; i < block;
-           i += 16, left += Dots::left_part, right += Dots::right_part)
         Dots::template add<false>(sum, left, right);
+      }
+      left += Dots::left_part, right += Dots::right_part;
 #pragma GCC unroll 4
       for (std::size_t u = 0; u < units; ++u) {
         const u32 start = Dots::start(ends, u, magic);
