@@ -483,7 +483,7 @@ struct int8_gemv {
       for (std::size_t k = 0; k < job.padded(); k += most) {
         const std::size_t depth = job.padded() - k < most ? job.padded() - k : most;
         s.blocks = depth / job.block;
-        s.codes = codes_of<(needs & features::prepacked)>(q, col, live, k, depth, staged);
+        s.codes = codes_of<(needs & features::prepacked), gemv_part>(q, col, live, k, depth, staged);
         s.ahead = q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8;
         if (streams) s.ahead = prefetch_codes_for_decoding(s.ahead);
         scales_of<(needs & (scale_features | features::prepacked))>(q, col, live, k / job.block, s.blocks, scale);

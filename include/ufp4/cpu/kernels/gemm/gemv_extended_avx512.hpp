@@ -202,7 +202,7 @@ struct extended_gemv {
       for (std::size_t k = 0; k < job.padded(); k += gemv_depth) {
         const std::size_t depth = job.padded() - k < gemv_depth ? job.padded() - k : gemv_depth;
         s.blocks = depth / job.block;
-        s.codes = codes_of(q, col, live, k, depth, own.codes);
+        s.codes = codes_of<features::all, gemv_part>(q, col, live, k, depth, own.codes);
         s.ahead = int8_gemv<>::prefetch_codes_for_decoding(q.codes + (col + lanes) * (q.padded_cols / 2) + k * 8);
         read_blocks(q, col, live, k / job.block, s, own);
         sum = multiply_panel(s, q, constants, own, parts + k / gemv_part, sum);

@@ -67,13 +67,13 @@ struct code_rows {
 /// Bytes that codes_of may need for `depth` k.
 constexpr std::size_t staged_code_bytes(std::size_t depth) { return (depth + 127) / 128 * 1024; }
 
-/// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32; copied where rows or k are missing. Row
-/// must be a multiple of 16 where the operand is interleaved. `staged` holds staged_code_bytes(depth).
-template <features needs = features::all>
+/// K [k, k + depth) of rows [row, row + live), live <= 16, k a multiple of 32; copied where rows are missing, or k: to
+/// whole units. Row must be a multiple of 16 where the operand is interleaved. `staged` holds staged_code_bytes(depth).
+template <features needs = features::all, std::size_t unit = 64>
 code_rows codes_of(const quantized_source& q, std::size_t row, std::size_t live, std::size_t k, std::size_t depth,
                    std::uint8_t* staged) {
   const std::uint8_t* p = q.codes + q.code_index(row, k);
-  const bool whole = depth % 128 == 0;
+  const bool whole = depth % unit == 0;
   if (has(needs, features::prepacked) && q.interleaved) {
     if (whole) return {p, 0, true};
     std::memset(staged, 0, staged_code_bytes(depth));
@@ -208,6 +208,22 @@ UFP4_LANE void decode_scales(scale_kind kind, const std::uint8_t* rows, std::siz
   decode_wide_scales(kind, rows, step, count, out);
 }
 
+UFP4_LANE std::uint64_t first_bytes(std::size_t count) {
+  return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
+}
+/// The first `count` bytes of a vector at p; the others are zero, and not read.
+template <class V>
+UFP4_LANE V load_bytes(const void* p, std::size_t count) {
+  V v;
+  asm("vmovdqu8 %1, %0%{%2%}%{z%}" : "=v"(v) : "m"(*bytes_of<sizeof(V)>(p)), "Yk"(first_bytes(count)));
+  return v;
+}
+/// Stores them; the others are not written.
+template <class V>
+UFP4_LANE void store_bytes(void* p, V v, std::size_t count) {
+  asm("vmovdqu8 %1, (%0)%{%2%}" : : "r"(p), "v"(v), "Yk"(first_bytes(count)) : "memory");
+}
+
 /// Scales of blocks [block, block + count) of one row.
 template <features needs = features::all>
 void row_scales_of(const quantized_source& q, std::size_t row, std::size_t block, std::size_t count, float* out) {
@@ -217,10 +233,9 @@ void row_scales_of(const quantized_source& q, std::size_t row, std::size_t block
   for (; !q.interleaved && b + lanes <= count; b += lanes) store(out + b, load_scales(kind, q.scales, first + b));
   if (!q.interleaved && b < count) {
     const auto bytes = static_cast<std::size_t>(scale_bytes(kind));
-    std::uint8_t last[lanes * sizeof(float)] = {};
-    std::memcpy(last, static_cast<const std::uint8_t*>(q.scales) + (first + b) * bytes, (count - b) * bytes);
-    const f32 scales = load_scales(kind, last, 0);
-    std::memcpy(out + b, &scales, (count - b) * sizeof(float));
+    std::uint8_t last[lanes * sizeof(float)];
+    store(last, load_bytes<u32>(static_cast<const std::uint8_t*>(q.scales) + (first + b) * bytes, (count - b) * bytes));
+    store_bytes(out + b, load_scales(kind, last, 0), (count - b) * sizeof(float));
     return;
   }
   for (; b < count; ++b) out[b] = scale_at(q, row, block + b, 1.0f);
@@ -247,10 +262,11 @@ void scales_of(const quantized_source& q, std::size_t row, std::size_t live, std
     return decode_scales(kind, all + first * bytes, row_bytes, count, out);
   for (std::size_t b = 0; b < count; b += each) {
     const std::size_t some = count - b < each ? count - b : each;
-    std::uint8_t staged[512] = {};
+    using bytes32 = std::uint8_t __attribute__((vector_size(32)));
+    std::uint8_t staged[512];
     for (std::size_t r = 0; r < 16; ++r)
-      std::memcpy(staged + r * 32, all + q.scale_index(row + (r < live ? r : live - 1), block + b) * bytes,
-                  some * bytes);
+      store(staged + r * 32,
+            load_bytes<bytes32>(all + q.scale_index(row + (r < live ? r : live - 1), block + b) * bytes, some * bytes));
     decode_scales(kind, staged, 32, some, out + b * 16);
   }
 }
@@ -290,15 +306,12 @@ inline void prefetch_scales(const quantized_source& q, std::size_t row, std::siz
 /// The first `count` of sixteen elements at p; other lanes are zero.
 template <class V>
 UFP4_LANE V load_some(const void* p, std::size_t count) {
-  V v{};
-  if (count == lanes) return load_as<V>(p);
-  std::memcpy(&v, p, count * sizeof(V) / lanes);
-  return v;
+  return count == lanes ? load_as<V>(p) : load_bytes<V>(p, count * sizeof(V) / lanes);
 }
 template <class V>
 UFP4_LANE void store_some(void* p, V v, std::size_t count) {
   if (count == lanes) return store(p, v);
-  std::memcpy(p, &v, count * sizeof(V) / lanes);
+  store_bytes(p, v, count * sizeof(V) / lanes);
 }
 UFP4_LANE f32 load_result(const sink& out, const void* p, std::size_t count) {
   if (out.kind == dtype::f32) return load_some<f32>(p, count);
