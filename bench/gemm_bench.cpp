@@ -331,48 +331,73 @@ void add_small_call(std::string format, std::string shape, const char* unit, dou
   }
 }
 
-void add_small_calls() {
-  constexpr std::size_t n = 256;
-  static std::vector<float> weights(n * n), out(n);
-  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 37) - 18;
-  const matrix_view<const float> x{weights.data(), 1, n}, w{weights.data(), n, n};
-  const matrix_view<float> y{out.data(), 1, n};
-  static const auto qx = quantize<nvfp4>(x), qw = quantize<nvfp4>(w);
+/// A matrix of small integers, no two blocks the same.
+std::vector<float> small_numbers(std::size_t count) {
+  std::vector<float> x(count);
+  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i % 37) - 18;
+  return x;
+}
+
+template <class F>
+void add_small_product(const std::string& name, const size& s) {
+  const std::vector<float> x = small_numbers(s.m * s.k), w = small_numbers(s.n * s.k);
+  const auto a = std::make_shared<quantized_matrix<F>>(quantize<F>(matrix_view<const float>{x.data(), s.m, s.k}));
+  const auto b = std::make_shared<quantized_matrix<F>>(quantize<F>(matrix_view<const float>{w.data(), s.n, s.k}));
+  const auto c = std::make_shared<std::vector<float>>(s.m * s.n);
+  const matrix_view<float> y{c->data(), s.m, s.n};
   const gemm_options options{};
   add_small_call(
-      "quantized_gemm nvfp4", "1x256x256", "GFLOP/s", 2e-9 * n * n,
-      [=](const cpu::context& ctx) { return [=] { quantized_gemm(qx, qw, y, options, ctx); }; },
+      "quantized_gemm " + name, s.name(), "GFLOP/s", s.work(),
+      [=](const cpu::context& ctx) { return [=, own = c] { quantized_gemm(*a, *b, y, options, ctx); }; },
       [=] {
-        static const auto job = detail::gemm_job_of(qx, qw, detail::sink_of(y), options);
-        static cpu::detail::gemm_job_place place;
-        const auto plan = cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>, job,
-                                                 cpu::resolve({}), place);
-        static detail::buffer<std::byte> left(plan.kernel->left_bytes(*plan.job, 1));
-        static detail::buffer<std::byte> scratch(plan.kernel->scratch_bytes(*plan.job, 1));
-        return [=] {
-          plan.kernel->pack_left(*plan.job, 0, 1, left.data());
-          for (std::size_t col = 0; col < n; col += plan.kernel->part_cols)
-            plan.kernel->multiply(*plan.job, {0, 1, col, std::min(n - col, plan.kernel->part_cols)}, left.data(),
-                                  scratch.data());
+        const auto job = std::make_shared<detail::gemm_job>(detail::gemm_job_of(*a, *b, detail::sink_of(y), options));
+        const auto place = std::make_shared<cpu::detail::gemm_job_place>();
+        const auto plan = cpu::detail::plan_gemm(cpu::detail::kernels::gemm<ufp4::detail::features::all>, *job,
+                                                 cpu::resolve({}), *place);
+        const auto left = std::make_shared<detail::buffer<std::byte>>(plan.kernel->left_bytes(*plan.job, s.m));
+        const auto scratch = std::make_shared<detail::buffer<std::byte>>(plan.kernel->scratch_bytes(*plan.job, s.m));
+        return [=, own = job, held = place] {
+          plan.kernel->pack_left(*plan.job, 0, s.m, left->data());
+          for (std::size_t col = 0; col < s.n; col += plan.kernel->part_cols)
+            plan.kernel->multiply(*plan.job, {0, s.m, col, std::min(s.n - col, plan.kernel->part_cols)}, left->data(),
+                                  scratch->data());
         };
       });
-  static auto q = quantize<mxfp4>(x);  // one level: no pass for the amax of the whole
+}
+
+/// One row of `count` numbers. The kernel's own time lacks the pass for the amax of the whole, which nvfp4 has.
+template <class F>
+void add_small_quantize(const std::string& name, const std::string& shape, std::size_t count) {
+  const auto numbers = std::make_shared<std::vector<float>>(small_numbers(count));
+  const matrix_view<const float> x{numbers->data(), 1, count};
+  const auto q = std::make_shared<quantized_matrix<F>>(quantize<F>(x));
   add_small_call(
-      "quantize_into mxfp4", "1KB", "GB/s", 1e-9 * n * sizeof(float),
-      [=](const cpu::context& ctx) { return [=] { quantize_into(x, q, ctx); }; },
+      "quantize_into " + name, shape, "GB/s", 1e-9 * static_cast<double>(count * sizeof(float)),
+      [=](const cpu::context& ctx) { return [=, own = numbers] { quantize_into(x, *q, ctx); }; },
       [=] {
         const auto policies = detail::collect();
-        const auto job = detail::make_job(detail::source_of(x), spec_of<mxfp4>, policies);
-        const auto coder = detail::make_coder(spec_of<mxfp4>, policies, 0.0f);
+        const auto job = detail::make_job(detail::source_of(x), spec_of<F>, policies);
+        const auto coder = detail::make_coder(spec_of<F>, policies, 18.0f);
         const auto kernel =
             cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize<ufp4::detail::features::all>, job, coder,
                                              cpu::resolve({}))
                 .kernel;
-        return [=] {
+        return [=, own = numbers] {
           quantize_report report;
-          kernel(job, coder, {q.codes().data(), q.scales().data()}, 0, 1, report);
+          kernel(job, coder, {q->codes().data(), q->scales().data()}, 0, 1, report);
         };
       });
+}
+
+void add_small_calls() {
+  add_small_product<nvfp4>("nvfp4", {4, 64, 64});
+  add_small_product<nvfp4>("nvfp4", {16, 16, 64});
+  add_small_product<nvfp4>("nvfp4", {1, 256, 256});
+  add_small_product<e1m2_f32>("e1m2_f32", {1, 256, 256});
+  add_small_quantize<mxfp4>("mxfp4", "256B", 64);
+  add_small_quantize<e1m2_f32>("e1m2_f32", "256B", 64);
+  add_small_quantize<nvfp4>("nvfp4", "256B", 64);
+  add_small_quantize<mxfp4>("mxfp4", "1KB", 256);
 }
 
 void add_all(const settings& s) {
