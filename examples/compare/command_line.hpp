@@ -38,7 +38,7 @@ output (default: a table here, and compare.html)
                                 FILE must not end in .safetensors, .npy or .gguf
 
 options
-  -f, --format LIST             formats and groups of formats, separated by commas: base, extended, wide, or all
+  -f, --format LIST             formats and groups of formats, separated by commas: base, extended, byte, or all
                                 (default: base; `ufp4 formats` lists them)
   --rule RULE                   how the amax of a block becomes its scale, as in `ufp4 quantize` (default: default)
   --search ERROR                for each block, the scale near that of the rule with the smallest error: mse, mae, or

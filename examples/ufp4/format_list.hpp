@@ -67,9 +67,9 @@ static_assert(every_preset_has_a_note(), "add a row to format_notes for the new 
 enum class format_group : std::uint8_t {
   base,      ///< ufp4::detail::presets: 4 bits, one grid, one scale a block and at most one of the tensor
   extended,  ///< ufp4::detail::extended_presets
-  wide,      ///< ufp4::detail::byte_presets and ufp4::detail::reference_presets: a code takes a byte
+  byte,      ///< ufp4::detail::byte_presets and ufp4::detail::reference_presets: a code takes a byte
 };
-inline constexpr std::array<std::string_view, 3> format_group_names{"base", "extended", "wide"};
+inline constexpr std::array<std::string_view, 3> format_group_names{"base", "extended", "byte"};
 
 /// A preset as the tool shows it.
 struct format_facts {
@@ -192,8 +192,8 @@ inline const std::vector<format_facts>& all_formats() {
     std::vector<format_facts> rows;
     detail::add_facts(ufp4::detail::presets{}, format_group::base, rows);
     detail::add_facts(ufp4::detail::extended_presets{}, format_group::extended, rows);
-    detail::add_facts(ufp4::detail::byte_presets{}, format_group::wide, rows);
-    detail::add_facts(ufp4::detail::reference_presets{}, format_group::wide, rows);
+    detail::add_facts(ufp4::detail::byte_presets{}, format_group::byte, rows);
+    detail::add_facts(ufp4::detail::reference_presets{}, format_group::byte, rows);
     return rows;
   }();
   return all;
@@ -219,7 +219,7 @@ inline std::vector<std::string> formats_of_group(std::string_view group) {
 
 }  // namespace detail
 
-/// Names and groups separated by commas, as --format takes them: base, extended, wide, and all for every format. In the
+/// Names and groups separated by commas, as --format takes them: base, extended, byte, and all for every format. In the
 /// order of the list; if there is a group, in that of all_formats().
 inline std::vector<std::string> formats_in_list(std::string_view list) {
   std::vector<std::string> chosen, named;

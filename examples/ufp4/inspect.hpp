@@ -41,7 +41,7 @@ what to look at
   --rows N              at most N rows of a tensor, evenly spaced; 0 is all (default 0)
 
 what to measure
-  -f, --format LIST     formats and groups of formats, separated by commas: base, extended, wide, or all
+  -f, --format LIST     formats and groups of formats, separated by commas: base, extended, byte, or all
                         (`ufp4 formats` lists them; default: base except the int4 formats, which have
                         the values of the E1M2 formats with other codes)
   --rht N               the Hadamard transform's length: 16, 32, 64, 128 or 256; 0 measures without one

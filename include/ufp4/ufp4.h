@@ -327,7 +327,7 @@ UFP4_C_API int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantize
 UFP4_C_API int32_t ufp4_gemm(const ufp4_context* context, const ufp4_quantized* a, const ufp4_quantized* b,
                              const ufp4_matrix* c, const ufp4_gemm_options* options);
 /// The same with an A that is not quantized; it is transformed as B was.
-UFP4_C_API int32_t ufp4_gemm_plain(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
+UFP4_C_API int32_t ufp4_gemm_mixed(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
                                    const ufp4_matrix* c, const ufp4_gemm_options* options);
 /// `count` products of one call; no C may overlap another or an operand, and bias must be NULL.
 UFP4_C_API int32_t ufp4_gemm_grouped(const ufp4_context* context, size_t count, const ufp4_quantized* a,

@@ -88,7 +88,7 @@ TEST_CASE("quantize, dequantize, transforms, amax and prepack allocate nothing l
     ufp4_report report;
     CHECK(work_memory([&] { return ufp4_measure(nullptr, &format, &xm, &t, nullptr, &report); }) > 0);
     CHECK(work_memory([&] { return ufp4_gemm(nullptr, &q, &packed, &cm, nullptr); }) > 0);
-    CHECK(work_memory([&] { return ufp4_gemm_plain(nullptr, &xm, &q, &cm, nullptr); }) > 0);
+    CHECK(work_memory([&] { return ufp4_gemm_mixed(nullptr, &xm, &q, &cm, nullptr); }) > 0);
     CHECK(work_memory([&] { return ufp4_gemm_grouped(nullptr, 1, &q, &q, &cm, nullptr); }) > 0);
   }
   ufp4_format to;

@@ -469,7 +469,7 @@ TEST_CASE("the three kinds of products have the bits of quantized_gemm", "[c]") 
       const ufp4_matrix cm = c_matrix(c), dm = c_matrix(d);
       REQUIRE(ufp4_gemm(nullptr, &qx, right, &cm, &options) == UFP4_OK);
       REQUIRE(same_bits(c, expected));
-      REQUIRE(ufp4_gemm_plain(nullptr, &xm, right, &dm, &options) == UFP4_OK);
+      REQUIRE(ufp4_gemm_mixed(nullptr, &xm, right, &dm, &options) == UFP4_OK);
       REQUIRE(same_bits(d, plain));
     }
   }
@@ -806,7 +806,7 @@ TEST_CASE("the message of every failure begins with the name of the C function",
   CHECK(kept("ufp4_gemm: a is NULL") == "ufp4_gemm: a is NULL");
   CHECK(kept("ufp4_gemm, product 1: a is NULL") == "ufp4_gemm, product 1: a is NULL");
   CHECK(kept("quantized_gemm: C overlaps A") == "ufp4_gemm: C overlaps A");
-  CHECK(kept("ufp4_gemm_plain: x") == "ufp4_gemm: x");
+  CHECK(kept("ufp4_gemm_mixed: x") == "ufp4_gemm: x");
   CHECK(kept("unknown format: fp5") == "ufp4_gemm: unknown format: fp5");
   CHECK(kept("std::bad_array") == "ufp4_gemm: std::bad_array");
   CHECK(kept(std::string(5000, 'x').c_str()).size() == 1023);
@@ -825,7 +825,7 @@ TEST_CASE("wrong arguments of products, layers and texts are errors that name th
           "ufp4_gemm: a.layout must be UFP4_CANONICAL, got 1");
   REQUIRE(message_of(ufp4_gemm(nullptr, &q, &w, &cm, nullptr)) ==
           "ufp4_gemm: block length mismatch: A has 16, B has 32");
-  REQUIRE(message_of(ufp4_gemm_plain(nullptr, &xm, nullptr, &cm, nullptr)) == "ufp4_gemm_plain: b is NULL");
+  REQUIRE(message_of(ufp4_gemm_mixed(nullptr, &xm, nullptr, &cm, nullptr)) == "ufp4_gemm_mixed: b is NULL");
   ufp4_gemm_options options = UFP4_GEMM_OPTIONS_INIT;
   options.accumulate = 7;
   REQUIRE(message_of(ufp4_gemm(nullptr, &q, &q, &cm, &options)) ==
@@ -838,7 +838,7 @@ TEST_CASE("wrong arguments of products, layers and texts are errors that name th
   shared.row_stride = 3;
   const std::string overlap = ": elements of C overlap: 4 x 4 with row stride 3 and column stride 1";
   REQUIRE(message_of(ufp4_gemm(nullptr, &q, &q, &shared, nullptr)) == "ufp4_gemm" + overlap);
-  REQUIRE(message_of(ufp4_gemm_plain(nullptr, &xm, &q, &shared, nullptr)) == "ufp4_gemm_plain" + overlap);
+  REQUIRE(message_of(ufp4_gemm_mixed(nullptr, &xm, &q, &shared, nullptr)) == "ufp4_gemm_mixed" + overlap);
   REQUIRE(message_of(ufp4_gemm_grouped(nullptr, 1, &q, &q, &shared, nullptr)) ==
           "ufp4_gemm_grouped, product 0" + overlap);
   matrix<float> back(4, 32);

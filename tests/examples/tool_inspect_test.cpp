@@ -428,7 +428,7 @@ TEST_CASE("invalid command lines are usage errors, bad files are file errors", "
 TEST_CASE("the name all selects all formats wherever it is in the list", "[inspect]") {
   std::vector<std::string> all;
   for (const tool::format_facts& f : tool::all_formats()) all.emplace_back(f.name);
-  for (const char* list : {"all", "nvfp4,all", "all,nvfp4", "mxfp4,all,int4_f32", "wide,base,extended"}) {
+  for (const char* list : {"all", "nvfp4,all", "all,nvfp4", "mxfp4,all,int4_f32", "byte,base,extended"}) {
     INFO(list);
     CHECK(tool::formats_in_list(list) == all);
   }
@@ -552,7 +552,7 @@ TEST_CASE("the tool lists every preset of the library, in the order of its lists
   CHECK(i == tool::all_formats().size());
   CHECK(tool::formats_in_list("base").size() == ufp4::detail::presets::size);
   CHECK(tool::formats_in_list("extended").size() == ufp4::detail::extended_presets::size);
-  CHECK(tool::formats_in_list("wide").size() ==
+  CHECK(tool::formats_in_list("byte").size() ==
         ufp4::detail::byte_presets::size + ufp4::detail::reference_presets::size);
 }
 

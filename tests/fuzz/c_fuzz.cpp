@@ -251,7 +251,7 @@ void check_gemm(fuzz::input& in) {
   checked("explain", {},
           [&] { return ufp4_explain_gemm(on, a, b, c, with, in.one_in(64) ? nullptr : text, in.below(sizeof text)); });
   checked("gemm", {&result}, [&] { return ufp4_gemm(on, a, b, c, with); });
-  checked("gemm_plain", {&result}, [&] { return ufp4_gemm_plain(on, x, b, c, with); });
+  checked("gemm_mixed", {&result}, [&] { return ufp4_gemm_mixed(on, x, b, c, with); });
   checked("grouped", {&result}, [&] { return ufp4_gemm_grouped(on, in.below(2), a, b, c, with); });
 }
 

@@ -74,7 +74,7 @@ def legend_handles():
 
 
 def draw_overview(table, presets, path):
-    presets = [p for p in presets if page.bits_of(p) <= 6 and p["group"] != "wide"]
+    presets = [p for p in presets if page.bits_of(p) <= 6 and p["group"] != "byte"]
     figure, grid = plt.subplots(2, 5, figsize=(13, 8.6), sharey=True)
     for axes, data in zip(grid.flat, page.DATA):
         draw_panel(axes, table, presets, data)

@@ -59,7 +59,7 @@ std::int32_t ufp4_gemm(const ufp4_context* context, const ufp4_quantized* a, con
                        const ufp4_matrix* c, const ufp4_gemm_options* options) {
   return guarded(__func__, [&] { gemm(context, view_of("a", a), b, c, options); });
 }
-std::int32_t ufp4_gemm_plain(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
+std::int32_t ufp4_gemm_mixed(const ufp4_context* context, const ufp4_matrix* a, const ufp4_quantized* b,
                              const ufp4_matrix* c, const ufp4_gemm_options* options) {
   return guarded(__func__, [&] {
     unquantized_side side(matrix_view<const float>{});
