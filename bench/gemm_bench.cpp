@@ -331,7 +331,7 @@ void add_small_call(std::string format, std::string shape, const char* unit, dou
   }
 }
 
-/// A matrix of small integers, no two blocks the same.
+/// Integers from -18 to 18.
 std::vector<float> small_numbers(std::size_t count) {
   std::vector<float> x(count);
   for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i % 37) - 18;
@@ -377,7 +377,7 @@ void add_small_quantize(const std::string& name, const std::string& shape, std::
       [=] {
         const auto policies = detail::collect();
         const auto job = detail::make_job(detail::source_of(x), spec_of<F>, policies);
-        const auto coder = detail::make_coder(spec_of<F>, policies, 18.0f);
+        const auto coder = detail::make_coder(spec_of<F>, policies, 18.0f);  // the amax of small_numbers
         const auto kernel =
             cpu::detail::quantize_kernel_for(cpu::detail::kernels::quantize<ufp4::detail::features::all>, job, coder,
                                              cpu::resolve({}))
