@@ -45,6 +45,7 @@ struct code_map {
   float ratio = 1;
 };
 
+/// The smallest positive value; of a grid without one, the smallest magnitude of the negative values.
 inline float smallest_step(const grid4& g) {
   return g.zero + 1 < g.levels ? g.level[g.zero + 1] : -g.level[g.zero - 1];
 }
@@ -52,12 +53,14 @@ inline float smallest_step(const grid4& g) {
 inline code_map map_codes(const grid4& from, const grid4& to) {
   code_map m;
   const float ratio = smallest_step(to) / smallest_step(from);
-  if ((to_bits(ratio) & 0x007FFFFFu) == 0) m.ratio = ratio;
+  if ((to_bits(ratio) & 0x007FFFFFu) == 0 && ratio >= 0x1p-126f && ratio <= max_finite) m.ratio = ratio;
   for (int c = 0; c < 16; ++c) {
-    const float wanted = from.value[c] * m.ratio;
-    for (std::uint8_t k = 0; k < 16; ++k) {
-      const bool same_bits = to_bits(to.value[k]) == to_bits(wanted);
-      if (to.value[k] == wanted && (same_bits || !m.exists[c])) m.code[c] = k, m.exists[c] = true;
+    const double wanted = static_cast<double>(from.value[c]) * static_cast<double>(m.ratio);  // exact
+    bool same_sign = false;                                                                   // of zeros
+    for (std::uint8_t k = 0; k < 16 && !same_sign; ++k) {
+      if (static_cast<double>(to.value[k]) != wanted) continue;
+      same_sign = is_negative(to.value[k]) == is_negative(from.value[c]);
+      if (same_sign || !m.exists[c]) m.code[c] = k, m.exists[c] = true;
     }
   }
   return m;
@@ -105,29 +108,32 @@ struct cast_job {
   }
 };
 
-/// A column of a strip of q: the number of its grid, and e of numerics 5; 0 beyond the padding of q.
+/// A column of a strip of q: the number of its grid, the effective scale of its block, two to its one-bit exponents;
+/// scales of 0 beyond the padding of q.
 struct cast_column {
   int grid = 0;
-  float scale = 0;
+  float effective = 0, power = 1;
+  float scale() const { return effective * power; }  ///< e of numerics 5
 };
 inline cast_column column_of(const cast_job& job, std::size_t strip, std::size_t col) {
   if (col >= job.from.padded_cols) return {};
   const format_spec& f = job.from.format;
   const std::uint32_t bits = job.stored(strip, col);
   const float effective = rounded(decode_block(f, bits) * job.outer(strip, col));
-  return {grid_number(f, bits), effective * exp2i(exponent_of(f, bits, static_cast<int>(col % job.source_length())))};
+  return {grid_number(f, bits), effective, exp2i(exponent_of(f, bits, static_cast<int>(col % job.source_length())))};
 }
 struct cast_scope {
   std::size_t first_strip, last_strip, first_col, last_col;
 };
 
-/// The least power of two under which the block scales reach `largest`.
-inline float power_for(scale_kind scale, float largest) {
+/// The least power of two, up to `limit`, under which the block scales reach `largest`.
+inline float power_for(scale_kind scale, float largest, float limit) {
   if (largest == 0.0f) return 1.0f;
   const float most = decode_scale(scale, max_scale(scale));
   int t = floor_log2(largest) - floor_log2(most);
   if (static_cast<double>(largest) > std::ldexp(static_cast<double>(most), t)) ++t;
-  return exp2i(t < -126 ? -126 : t > 127 ? 127 : t);
+  const int last = floor_log2(limit);
+  return exp2i(t < -126 ? -126 : t > last ? last : t);
 }
 
 /// The outer scale of the result for a scope (numerics 5): from that of q, or a power of two from its largest scale.
@@ -142,15 +148,16 @@ inline float cast_outer_scale(const cast_job& job, const cast_scope& scope) {
   for (std::size_t s = scope.first_strip; s < scope.last_strip; ++s)
     for (std::size_t k = scope.first_col; k < end; k = (k / job.source_length() + 1) * job.source_length()) {
       const float outer = job.outer(s, k);
-      keeps = keeps && magnitude(outer) <= max_finite && (!any || outer == kept);
+      keeps = keeps && (!any || outer == kept);
       kept = outer, any = true;
       const std::uint32_t bits = job.stored(s, k);
       const float e = rounded(decode_block(from, bits) * outer) * power;
-      const float part = e / rounded(job.maps.map[grid_number(from, bits)][g].ratio * factor);
+      const float part = magnitude(e / rounded(job.maps.map[grid_number(from, bits)][g].ratio * factor));
       if (part <= max_finite && part > largest) largest = part;
     }
-  if (keeps && any) return kept / rounded(job.maps.map[0][g].ratio * factor);
-  return power_for(to.scale, largest);
+  const float limit = outer_bounds::of(to, {}).decode, quotient = kept / rounded(job.maps.map[0][g].ratio * factor);
+  if (keeps && any && quotient > 0.0f && quotient <= limit) return quotient;
+  return power_for(to.scale, largest, limit);
 }
 
 /// One block of the result: whether it can be written directly, on which grid, and what is stored for it then.
@@ -176,7 +183,7 @@ inline bool fits_directly(const cast_job& job, const cast_column& one, std::uint
     const code_map& m = job.maps.map[one.grid][g];
     bool exist = true;
     for (int c = 0; c < 16; ++c) exist = exist && ((codes >> c & 1) == 0 || m.exists[c]);
-    if (!exist || !scale_of_cast(job, m.ratio, g, outer, one.scale, b.bits)) continue;
+    if (!exist || !scale_of_cast(job, m.ratio, g, outer, one.scale(), b.bits)) continue;
     b.grid = g;
     return true;
   }
@@ -192,11 +199,11 @@ inline cast_block classify(const cast_job& job, std::size_t strip, std::size_t c
   const std::size_t rows = left < job.height() ? left : job.height();
   for (std::size_t k = col; k < col + job.length(); ++k) {
     const cast_column c = column_of(job, strip, k);
-    b.is_nan = b.is_nan || !(magnitude(c.scale) <= max_finite);
+    b.is_nan = b.is_nan || !(magnitude(c.effective) <= max_finite);
     for (std::size_t r = first; r < first + rows; ++r) {
       const std::uint8_t code = job.code(r, k);
-      if (c.scale == 0.0f || nth_grid(job.from.format, c.grid).value[code] == 0.0f) continue;
-      b.direct = b.direct && (codes == 0 || (one.scale == c.scale && one.grid == c.grid));
+      if (c.scale() == 0.0f || nth_grid(job.from.format, c.grid).value[code] == 0.0f) continue;
+      b.direct = b.direct && (codes == 0 || (one.scale() == c.scale() && one.grid == c.grid));
       one = c, codes |= 1u << code;
     }
   }
@@ -231,7 +238,7 @@ inline void decode_strip(const cast_job& job, std::size_t strip, cast_strip& s) 
     for (std::size_t r = 0; r < job.height(); ++r) {
       const std::size_t row = strip * job.height() + r;
       const float value = row < job.from.rows ? nth_grid(job.from.format, c.grid).value[job.code(row, k)] : 0.0f;
-      s.values.data()[r * job.padded_cols + k] = value * c.scale;
+      s.values.data()[r * job.padded_cols + k] = rounded(value * c.power) * c.effective;
     }
   }
 }
@@ -247,8 +254,8 @@ inline void quantize_columns(const cpu::context& ctx, const cast_job& job, std::
       .x = {s.values.data() + first, dtype::f32, job.height(), width, static_cast<std::ptrdiff_t>(job.padded_cols), 1},
       .format = f};
   q.padded_cols = q.whole_padded_cols = width;
-  const float inverse = 1.0f / outer, encode = inverse < max_finite ? inverse : max_finite;
-  const kernel_coder coder{f, mse_search{}.spec(), {outer, encode * (1.0f / qmax_of(f, 0)), encode}, {}};
+  const float encode = at_most(1.0f / outer, max_finite);
+  const kernel_coder coder{f, mse_search{}.spec(), {outer, scale_factor_of(encode, qmax_of(f, 0)), encode}, {}};
   const auto& table = cpu::detail::kernels::quantize < format_features | features::search > ;
   buffer<std::uint8_t> codes(job.height() * width / 2);
   buffer<std::byte> scales(blocks * static_cast<std::size_t>(bytes));
@@ -270,7 +277,7 @@ inline std::uint8_t cast_code(const cast_job& job, const cast_block& b, const ca
   const bool is_zero = s.values.data()[r * job.padded_cols + k] == 0.0f;
   if (!is_zero && job.from.format.choice.count == 0) return job.maps.map[0][b.grid].code[c];
   const cast_column column = column_of(job, strip, k);
-  const bool vanished = column.scale == 0.0f && nth_grid(job.from.format, column.grid).value[c] != 0.0f;
+  const bool vanished = column.scale() == 0.0f && nth_grid(job.from.format, column.grid).value[c] != 0.0f;
   return vanished ? to.code[to.zero] : job.maps.map[column.grid][b.grid].code[c];
 }
 

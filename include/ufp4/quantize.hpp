@@ -366,6 +366,16 @@ void fake_quantize(const matrix_view<T>& x, const matrix_view<U>& out, const Pol
                                                  spec_of<detail::format_of<F>>, detail::sink_of(out), options);
 }
 
+/// The same with the context in front: quantize<nvfp4>(ctx, x, policies...).
+template <class F, class X, class... Policies>
+auto quantize(const cpu::context& ctx, const X& x, const Policies&... policies) {
+  return quantize<F>(x, policies..., ctx);
+}
+template <class X, class... Policies>
+any_quantized quantize(const cpu::context& ctx, const format_spec& format, const X& x, const Policies&... policies) {
+  return quantize(format, x, policies..., ctx);
+}
+
 // Other arguments: says which of them is not accepted.
 
 template <class F, class X, class... Policies>
@@ -394,11 +404,6 @@ void quantize(const X&, float (*)(float), const Policies&...) {
   static_assert(std::is_void_v<F>,
                 "quantize: a rounding policy is a class such as nearest_even, stochastic, or one of "
                 "your own (rounding_policy in concepts.hpp), not a function");
-}
-template <class F = void, class... Arguments>
-void quantize(const cpu::context&, const Arguments&...) {
-  constexpr bool is_alone = sizeof...(Arguments) == 0;
-  static_assert(is_alone, "quantize: a cpu::context is a policy, and comes after the matrix");
 }
 
 }  // namespace ufp4::inline UFP4_CODE

@@ -103,6 +103,11 @@ class Element:
     return f32(self.magnitudes[-1])
 
   @property
+  def range(self):
+    """The least and the greatest value that a quantizer can emit."""
+    return -self.qmax, self.qmax
+
+  @property
   def distinct(self):
     """How many values a quantizer can emit: the zeros are one, and the least integer only comes from bits."""
     return 2 * len(self.magnitudes) - 1
@@ -170,9 +175,18 @@ class Grid:
     return np.abs(self.ascending).max()
 
   @property
+  def range(self):
+    return self.ascending[0], self.ascending[-1]
+
+  @property
   def zero(self):
     """The code of zero."""
     return self.points.index(0)
+
+  @property
+  def minus_zero(self):
+    """The code of -0 and of negative values that round to zero."""
+    return self.zero
 
   @property
   def place(self):
@@ -199,6 +213,46 @@ class Remapped(Grid):
   @property
   def values(self):
     return np.array([*E2M1.magnitudes, self.special, *(-m for m in E2M1.magnitudes[1:])], np.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class UserGrid(Grid):
+  """Sixteen values by their codes, in any order; they may repeat. `points` are the distinct ones, ascending."""
+  by_code: tuple = ()
+
+  @staticmethod
+  def of(name, values):
+    values = np.asarray(values, np.float32)
+    return UserGrid(name, tuple(float(v) for v in np.unique(values + f32(0))), tuple(float(v) for v in values))
+
+  @property
+  def values(self):
+    return np.array(self.by_code, np.float32)
+
+  def lowest_code(self, bits):
+    return int(np.argmax(bits_of(self.values) == bits))
+
+  @property
+  def zero(self):
+    return self.lowest_code(0)
+
+  @property
+  def minus_zero(self):
+    return self.lowest_code(0x80000000) if (bits_of(self.values) == 0x80000000).any() else self.zero
+
+  @property
+  def place(self):
+    return np.array([self.zero if p == 0 else self.by_code.index(p) for p in self.points])
+
+  @property
+  def exact_products(self):
+    return has_exact_products(self.values)
+
+
+def has_exact_products(values):
+  """Whether all are integers up to 181 times one power of two from 2^-74 to 2^51."""
+  v = np.asarray(values, np.float64)
+  return any(bool((v / 2.0**k % 1 == 0).all() and np.abs(v / 2.0**k).max() <= 181) for k in range(-74, 52))
 
 
 def remapped(special):
@@ -232,8 +286,9 @@ def round_to_grid(t, grid, rounding, index):
   """Signed neighbours; the distances to both are compared exactly (binary64 holds t, the points and their sums).
   Ranks count from zero: the one reading under which a symmetric grid gets the bits of `round_element`."""
   v, zero = grid.ascending, grid.points.index(0)
-  x = np.where(np.isnan(t), v[15], np.clip(t, v[0], v[15]))
-  low = np.clip(np.searchsorted(v, x, side="right") - 1, 0, 14)
+  last = len(v) - 1
+  x = np.where(np.isnan(t), v[last], np.clip(t, v[0], v[last]))
+  low = np.clip(np.searchsorted(v, x, side="right") - 1, 0, last - 1)
   lo, hi = v[low], v[low + 1]
   side = 2 * x.astype(np.float64) - (lo.astype(np.float64) + hi.astype(np.float64))
   outward = hi > 0  # the higher neighbour is the larger magnitude: no grid interval spans 0
@@ -246,7 +301,9 @@ def round_to_grid(t, grid, rounding, index):
   else:
     inner, outer = np.where(outward, lo, -hi), np.where(outward, hi, -lo)
     up = stochastic_up(np.abs(x), inner, outer, rounding, index) == outward
-  return grid.place[np.where(x == v[15], 15, np.where(x == lo, low, low + up))].astype(np.uint8)
+  at = np.where(x == v[last], last, np.where(x == lo, low, low + up))
+  negative_zero = (at == zero) & (signbit(t) != 0) & ~np.isnan(t)
+  return np.where(negative_zero, grid.minus_zero, grid.place[at]).astype(np.uint8)
 
 
 def round_element(t, element, rounding=NEAREST_EVEN, index=None):
@@ -602,15 +659,29 @@ class Quantized:
     if self.grids is None:
       return self.format.element.exact_products
     grids = [self.format.grid(g) for g in range(len(self.format.more) + 1)]
-    if not all(g.exact_products for g in grids):
-      return False
-    values = np.concatenate([g.values for g in grids]).astype(np.float64)
-    unit = next(2.0**k for k in range(20, -150, -1) if (values % 2.0**k == 0).all())
-    return bool(np.abs(values / unit).max() <= 181)
+    return all(g.exact_products for g in grids) and has_exact_products(np.concatenate([g.values for g in grids]))
 
 
 class InvalidArgument(Exception):
   pass
+
+
+def largest_of_scale(scale, factor):
+  """The code of the largest scale value whose product with `factor` is finite."""
+  low, high = 0, int(bits_of([FLT_MAX])[0]) if scale is FLOAT else 0x7F7F if scale is BF16 else (
+      scale.nan - 1)  # codes ascend with their values
+  while low < high:
+    middle = (low + high + 1) // 2
+    finite = np.isfinite(scale.decode(np.array([middle], np.uint32)) * f32(factor))[0]
+    low, high = (middle, high) if finite else (low, middle - 1)
+  return low
+
+
+def largest_outer(fmt):
+  """T_max: the largest outer scale whose product with every block scale is finite."""
+  largest = max(f32(f32(fmt.scale.largest) * fmt.factor(g)) for g in range(len(fmt.more) + 1))
+  outer = fmt.outer_type or FLOAT
+  return outer.decode(np.array([largest_of_scale(outer, largest)], np.uint32))[0]
 
 
 class BlockScaler:
@@ -626,18 +697,25 @@ class BlockScaler:
     if fmt.two_level:
       amax = np.asarray(outer_amax, np.float32)
       largest = f32(256) if four_over_six else f32(fmt.scale.largest)
-      self.S = np.minimum(f32(largest * min(Q)) / np.where(amax > 0, amax, ONE), FLT_MAX)
-      self.S = np.where(amax > 0, self.S, ONE).astype(np.float32)
-      self.T = (ONE / self.S).astype(np.float32)
-      if fmt.outer_type is BF16:
-        self.T = BF16.decode(BF16.encode(self.T))
-        self.S = np.minimum(ONE / self.T, FLT_MAX).astype(np.float32)
+      numerator = np.minimum(f32(largest * min(Q)), FLT_MAX)
+      quotient = np.where(amax > 0, numerator / np.where(amax > 0, amax, ONE), ONE)
+      self.S = np.minimum(quotient, f32(FLT_MAX * np.minimum(min(Q), ONE))).astype(np.float32)
+      inverse = (ONE / self.S).astype(np.float32)
+      most = largest_outer(fmt)
+      self.T = np.minimum(BF16.decode(BF16.encode(inverse)) if fmt.outer_type is BF16 else inverse, most)
+      changed = (inverse > most) | (fmt.outer_type is BF16)
+      self.S = np.where(changed, np.minimum(ONE / self.T, FLT_MAX), self.S).astype(np.float32)
+    self.most = None if fmt.two_level else largest_of_scale(fmt.scale, self.factor)
 
   def argument(self, amax):
     """What Scale(.) is applied to."""
     if self.fmt.two_level:
-      return amax * (self.S * f32(ONE / self.Q)).astype(np.float32)
-    return amax / self.Q
+      return amax * np.minimum(self.S * f32(ONE / self.Q), FLT_MAX).astype(np.float32)
+    return np.minimum(amax / self.Q, FLT_MAX)
+
+  def limited(self, code):
+    """At most the scale whose product with the factor of the grid is finite."""
+    return code if self.most is None else np.minimum(code, np.uint32(self.most))
 
   def effective(self, code):
     s = self.fmt.scale.decode(code) * self.factor
@@ -675,8 +753,8 @@ class BlockScaler:
 
 
 def mx_exponent(amax, Q, rule):
-  top = int(np.floor(np.log2(float(Q))))
-  most = float(Q) / 2.0**top  # Q = most * 2^top, in [1, 2)
+  most, top = math.frexp(float(Q))
+  most, top = 2 * most, top - 1  # Q = most * 2^top, in [1, 2)
   mantissa = next(m for m in range(24) if most * 2**m % 1 == 0)
   fraction, exponent = np.frexp(np.where(amax > 0, amax, f32(1)).astype(np.float64))
   fraction, exponent = fraction * 2, exponent.astype(np.int64) - 1  # amax = fraction * 2^exponent, fraction in [1, 2)
@@ -684,7 +762,7 @@ def mx_exponent(amax, Q, rule):
     exponent = exponent + (np.rint(fraction * 2**mantissa) == 2**(mantissa + 1))
   elif rule == "mx_ceil":
     exponent = exponent + (fraction > most)
-  return np.clip(exponent - top, -127, 127 - top)
+  return np.clip(exponent - top, -127, min(127, 127 - top))
 
 
 def default_rule(fmt):
@@ -742,13 +820,13 @@ def rule_scales(x, amax, scaler, rule):
     c = (users_scales(x, amax, rule) / scaler.T).astype(np.float32)
     return np.where(amax > 0, fmt.scale.encode(c), 0)
   if rule.name in ("mx_floor", "mx_even", "mx_ceil"):
-    return np.where(amax > 0, mx_exponent(amax, scaler.Q, rule.name) + 127, 0).astype(np.uint32)
+    return scaler.limited(np.where(amax > 0, mx_exponent(amax, scaler.Q, rule.name) + 127, 0).astype(np.uint32))
   u = scaler.argument(amax)
   if rule.name == "four_over_six":
     s6, s4 = fmt.scale.encode(u), fmt.scale.encode(f32(1.5) * u)
     measure = "absolute" if rule.absolute else "squared"
     return np.where(scaler.error(x, s4, measure) < scaler.error(x, s6, measure), s4, s6)
-  return fmt.scale.encode_up(u) if rule.name == "scale_up" else fmt.scale.encode(u)
+  return scaler.limited(fmt.scale.encode_up(u) if rule.name == "scale_up" else fmt.scale.encode(u))
 
 
 def choose_scales(x, amax, scaler, rule):
@@ -811,7 +889,7 @@ def from_blocks(blocks, fmt, rows, cols):
 
 def take_exponents(t, fmt):
   """(t divided by two to its exponents, the exponents of each level: blocks x groups)."""
-  top = int(np.floor(np.log2(float(fmt.element.qmax))))
+  top = math.frexp(float(fmt.element.qmax))[1] - 1
   out = []
   for level, size in enumerate(fmt.groups):
     groups = np.abs(t).reshape(len(t), t.shape[1] // size, size).max(axis=2, initial=f32(0))
@@ -888,7 +966,8 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
     on_grid[dead] = scaler.element.zero
     chosen = grid == g
     codes, scale = np.where(chosen[:, None], on_grid, codes), np.where(chosen, of_grid, scale)
-    beyond = (np.abs(scaled) > scaler.element.qmax) & ~dead[:, None] & chosen[:, None]
+    least, most = scaler.element.range
+    beyond = ((scaled < least) | (scaled > most)) & ~dead[:, None] & chosen[:, None]
     report.saturated += int(beyond.sum())
     report.underflowed_scales += int((scaler.zero(of_grid) & (amax > 0) & ~bad & chosen).sum())
   scale = np.where(bad, np.uint32(fmt.scale.nan), scale).astype(np.uint32)
@@ -962,9 +1041,15 @@ def ms_eden(x, transform, seed, stream):
 
 
 def power_ratio(old, new):
-  """Of the smallest positive values of two elements, if it is a power of two; else 1."""
-  r = f32(new.values[new.values > 0].min()) / f32(old.values[old.values > 0].min())
-  return r if bits_of(r) & 0x7FFFFF == 0 else ONE
+  """Of the smallest steps of two elements, if it is a power of two; else 1."""
+  r = smallest_step(new) / smallest_step(old)
+  return r if bits_of(r) & 0x7FFFFF == 0 and 2.0**-126 <= r <= FLT_MAX else ONE
+
+
+def smallest_step(element):
+  """The smallest positive value, or the smallest magnitude of the negative ones."""
+  v = element.values
+  return f32(v[v > 0].min()) if (v > 0).any() else f32(-v[v < 0].max())
 
 
 def grids_of(fmt):
@@ -990,23 +1075,24 @@ def cast(q, to):
   codes = in_width(q.codes, cols, q.format.element.zero)
   h = in_width(of_elements(q, q.grids if q.grids is not None else np.zeros(q.scales.shape, np.int64)), cols, 0)
   effective = np.repeat(q.row_scales(), q.format.block, 1) * (q.tensor_scale if q.format.tensor_scale else ONE)
-  scale_of = effective if q.exponents is None else effective * powers_of(q.exponents, q.format)
-  e = in_width(scale_of.astype(np.float32), cols, f32(0))
+  power = np.ones(effective.shape, np.float32) if q.exponents is None else powers_of(q.exponents, q.format)
+  e = in_width((effective * power).astype(np.float32), cols, f32(0))
   value = np.stack([q.format.grid(g).values for g in grids_of(q.format)])[h, codes]
-  decoded = (value * e).astype(np.float32)
+  scaled = (value * in_width(power.astype(np.float32), cols, ONE)).astype(np.float32)
+  decoded = (scaled * in_width(effective, cols, f32(0))).astype(np.float32)
   outer, outer_values = cast_outer_scales(q, to, effective, cols)
 
   blocks = lambda a: to_blocks(a, to)
   counts = blocks((value != 0) & (e != 0))
   top, first_h = block_value(counts, blocks(e), f32(0)), block_value(counts, blocks(h), 0)
   same = (~counts | (blocks(e) == top[:, None]) & (blocks(h) == first_h[:, None])).all(1)
-  empty, bad = top == 0, ~np.isfinite(blocks(e)).all(1)
+  empty, bad = top == 0, ~np.isfinite(blocks(in_width(effective, cols, f32(0)))).all(1)
   T = outer_values.ravel()
   direct, grid, scale = empty.copy(), np.zeros(len(top), np.int64), np.zeros(len(top), np.uint32)
   new_codes = np.full(counts.shape, to.element.zero, np.int64)
   for g in grids_of(to):
     ratio = np.array([power_ratio(q.format.grid(i), to.grid(g)) for i in grids_of(q.format)], np.float32)
-    wanted = (value * ratio[h]).astype(np.float32)
+    wanted = value.astype(np.float64) * ratio[h].astype(np.float64)
     match = wanted[..., None] == to.grid(g).values
     same_sign = match & (np.signbit(wanted)[..., None] == np.signbit(to.grid(g).values))
     mapped = np.where(same_sign.any(-1), same_sign.argmax(-1), match.argmax(-1))
@@ -1082,24 +1168,27 @@ def cast_outer_scales(q, to, effective, cols):
   strips, across = round_up(q.rows, to.strip_rows) // to.strip_rows, cols // to.block
   if not to.two_level:
     return None, np.ones((strips, across), np.float32)
-  fitting = [g for g in grids_of(to) if np.isin(q.format.element.values * power_ratio(q.format.element, to.grid(g)),
-                                                to.grid(g).values).all()]
+  fitting = [g for g in grids_of(to) if np.isin(
+      q.format.element.values.astype(np.float64) * float(power_ratio(q.format.element, to.grid(g))),
+      to.grid(g).values.astype(np.float64)).all()]
   g = fitting[0] if fitting else 0
   part = np.array([power_ratio(q.format.grid(i), to.grid(g)) * to.factor(g) for i in grids_of(q.format)], np.float32)
   h = of_elements(q, q.grids) if q.grids is not None else np.zeros(effective.shape, np.int64)
   largest = (effective * f32(2**len(q.format.groups))).astype(np.float32) / part[h]
   old = np.repeat(np.repeat(q.block_outer(), q.format.strip_rows, 0)[: q.rows], q.format.block, 1)
 
+  most = largest_outer(to)
+
   def scale(rows, columns):
     own = old[rows, columns]
     kept = own.size and q.format.two_level and q.format.scale is to.scale and (
         to.outer_type is not BF16 or to == q.format)
-    if kept and np.isfinite(own).all() and (own == own.flat[0]).all():
+    if kept and (own == own.flat[0]).all() and 0 < f32(own.flat[0] / part[0]) <= most:
       return f32(own.flat[0] / part[0])
-    m = largest[rows, columns]
-    m = np.max(m, initial=f32(0), where=np.isfinite(m) & (m > 0))
+    m = np.abs(largest[rows, columns])
+    m = np.max(m, initial=f32(0), where=np.isfinite(m))
     t = -126
-    while m != 0 and t < 127 and float(m) > float(to.scale.largest) * 2.0**t:
+    while m != 0 and 2.0**(t + 1) <= most and float(m) > float(to.scale.largest) * 2.0**t:
       t += 1
     return ONE if m == 0 else f32(2.0**t)
 

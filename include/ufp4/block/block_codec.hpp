@@ -6,7 +6,7 @@
 // | zero block       | codes +0; scale 0 (e8m0: code 0)                                            |
 // | scale underflow  | codes +0; counted                                                            |
 // | NaN or Inf       | codes +0 and a NaN scale: everything decoded from the block is NaN; counted  |
-// | beyond qmax      | saturates; counted                                                           |
+// | beyond the grid  | saturates; counted                                                           |
 // | bits             | identical on every backend                                                   |
 #pragma once
 
@@ -82,7 +82,7 @@ UFP4_HD constexpr std::uint32_t nan_block(const format_spec& format, const block
   return nan_scale(format.scale);
 }
 
-/// Rounds one row of a block under its scale; returns the number of values beyond qmax.
+/// Rounds one row of a block under its scale; returns the number of values beyond the grid.
 template <class Grid, rounding_policy Rounding>
 UFP4_HD constexpr std::uint64_t round_row(const Grid& grid, const block_scale& scale, const Rounding& rounding,
                                           const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
@@ -90,7 +90,8 @@ UFP4_HD constexpr std::uint64_t round_row(const Grid& grid, const block_scale& s
   std::uint64_t beyond = 0;
   for (int k = 0; k < count; ++k) t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
   for (int k = 0; scale.rescale != 1.0f && k < count; ++k) t[k] = rounded(t[k] * scale.rescale);
-  for (int k = 0; k < count; ++k) beyond += magnitude(t[k]) > qmax_in(grid);
+  const value_range range = value_range_of(grid);
+  for (int k = 0; k < count; ++k) beyond += range.leaves_out(t[k]);
   round_run(grid, rounding, t, count, index, codes);
   return beyond;
 }
@@ -176,7 +177,8 @@ struct block_coder {
     float t[256];
     for (int k = 0; k < v.cols; ++k) t[k] = rounded(scale.divides ? v.x[k] / scale.factor : v.x[k] * scale.factor);
     const std::uint32_t bits = scale.bits | take_exponents(format, v.cols, t);
-    for (int k = 0; k < v.cols; ++k) report.saturated += magnitude(t[k]) > format.grid.qmax;
+    const value_range range = value_range_of(format.grid);
+    for (int k = 0; k < v.cols; ++k) report.saturated += range.leaves_out(t[k]);
     round_run(format, rounding, t, v.cols, index, codes);
     return bits;
   }

@@ -305,6 +305,7 @@ UFP4_HD constexpr int exponent_of(const format_spec& f, std::uint32_t bits, int 
   for (int level = 0; level < exponent_levels(f.block); ++level) sum += bits >> exponent_bit(f.block, level, k) & 1u;
   return static_cast<int>(sum);
 }
+constexpr bool is_largest_value(float q) { return q > 0.0f && q <= max_finite; }
 constexpr const char* choice_mismatch(const format_spec& f) {
   const int count = f.choice.count;
   if (count == 0) return nullptr;
@@ -316,6 +317,8 @@ constexpr const char* choice_mismatch(const format_spec& f) {
     if (grid.levels < 1 || grid.levels > 16 || !(grid.qmax > 0.0f)) return "a grid of the choice has no values";
     if (!(factor_of(f, g) >= 0x1p-40f && factor_of(f, g) <= 0x1p40f))
       return "the factor of a grid must be from 2^-40 to 2^40";
+    if (!is_largest_value(grid.qmax * factor_of(f, g)))
+      return "the largest value of a grid times its factor must be a finite number other than 0";
   }
   return nullptr;
 }
@@ -345,6 +348,8 @@ constexpr const char* format_mismatch(const format_spec& f) {
   if (const char* reason = block_mismatch(f.block)) return reason;
   if (const char* reason = choice_mismatch(f)) return reason;
   if (const char* reason = group_mismatch(f.block, f.scale, f.choice.count)) return reason;
+  if (!is_largest_value(f.grid.qmax * static_cast<float>(1 << exponent_levels(f.block))))
+    return "the largest value of the grid times two to the one-bit exponents must be finite";
   return outer_mismatch(f.outer, f.scale, f.block);
 }
 

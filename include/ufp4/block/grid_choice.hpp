@@ -59,10 +59,13 @@ UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const sca
   format_spec one{nth_grid(f, g), f.scale, {f.block.rows, f.block.cols}, f.outer};
   one.grid.qmax = qmax_of(f, g);
   tensor_constants constants = tensor;
-  if (f.two_level()) constants.scale_factor = tensor.encode * (1.0f / one.grid.qmax);
+  if (f.two_level()) constants.scale_factor = scale_factor_of(tensor.encode, one.grid.qmax);
   scale_rule_spec plain = rule;
   plain.searches = false;
-  const block_scale scale = with_factor_of(f, g, tensor, choose_scale(one, plain, constants, v, amax));
+  block_scale scale = choose_scale(one, plain, constants, v, amax);
+  const std::uint32_t largest = largest_scale(f.scale, f.two_level() ? 1.0f : factor_of(f, g));
+  if (scale.bits > largest) scale = scale_from_bits(one, constants, largest);
+  scale = with_factor_of(f, g, tensor, scale);
   if (!rule.searches) return scale;
   const search_window window = window_of(f.scale, rule.window);
   block_scale best{};

@@ -131,7 +131,7 @@ struct block_values {
 /// Counts of special cases in quantized data. Operations add to it, so one report can sum several calls.
 struct quantize_report {
   std::uint64_t nonfinite_blocks = 0;    ///< blocks with a NaN or Inf after the transform
-  std::uint64_t saturated = 0;           ///< elements whose scaled magnitude was beyond qmax
+  std::uint64_t saturated = 0;           ///< elements whose scaled value was beyond those of the grid
   std::uint64_t underflowed_scales = 0;  ///< blocks with amax > 0 whose scale became 0
 
   /// Adds the counts of another report.
@@ -180,8 +180,7 @@ UFP4_HD constexpr std::uint8_t zero_code(const grid4& grid) { return grid.code[g
 UFP4_HD constexpr float element_value(const format_spec& f, std::uint32_t bits, std::uint8_t code) {
   return f.choice.count == 0 ? value_of(f, code) : nth_grid(f, grid_number(f, bits)).value[code];
 }
-UFP4_HD constexpr float qmax_in(const format_spec& f) { return f.grid.qmax; }
-UFP4_HD constexpr float qmax_in(const grid4& grid) { return grid.qmax; }
+UFP4_HD constexpr value_range value_range_of(const format_spec& f) { return value_range_of(f.grid); }
 /// The code of t, which is not a NaN.
 template <rounding_policy Rounding>
 UFP4_HD constexpr std::uint8_t round_to_code(const format_spec& f, const Rounding& r, float t, std::uint64_t index) {
@@ -249,18 +248,52 @@ UFP4_HD constexpr float least_qmax(const format_spec& f) {
   return least;
 }
 
+UFP4_HD constexpr float at_most(float x, float most) { return x < most ? x : most; }
+
+/// The largest scale of the format whose product with a factor is finite.
+UFP4_HD constexpr std::uint32_t largest_scale(scale_kind kind, float factor) {
+  if (factor <= 1.0f) return max_scale(kind);
+  const std::uint32_t bits = encode_scale(kind, max_finite / factor);
+  return decode_scale(kind, bits) * factor > max_finite ? bits - 1 : bits;
+}
+
+/// The bounds of the constants of a two-level format (numerics 5), without which a product of them may be infinite. The
+/// library's formats do not reach them.
+struct outer_bounds {
+  float numerator;  ///< of S: F times the least Q
+  float encode;     ///< the largest S, of which fl(S / Q) is finite
+  float decode;     ///< the largest T, of which the product with every block scale is finite
+
+  UFP4_HD static constexpr outer_bounds of(const format_spec& f, const scale_rule_spec& rule) {
+    const float least = least_qmax(f), scale = decode_scale(f.scale, max_scale(f.scale));
+    float factor = 1.0f;
+    for (int g = 1; g <= f.choice.count; ++g) factor = factor_of(f, g) > factor ? factor_of(f, g) : factor;
+    const std::uint32_t most = largest_scale(scale_kind::f32, rounded(scale * factor));
+    const float largest = rule.what == rule_kind::four_over_six ? 256.0f : scale;
+    return {at_most(largest * least, max_finite), max_finite * at_most(least, 1.0f),
+            to_float(f.outer.type == scale_kind::f32 ? most : most & 0xFFFF0000u)};
+  }
+};
+
+/// S to the argument of Scale: amax times it.
+UFP4_HD constexpr float scale_factor_of(float encode, float qmax) {
+  return at_most(encode * (1.0f / qmax), max_finite);
+}
+
 /// Two-level constants as Transformer Engine computes them (numerics 5).
 UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, const scale_rule_spec& rule,
                                                          float global_amax) {
   if (!f.two_level()) return {};
-  const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
-  const float quotient = global_amax == 0.0f ? 1.0f : (largest * least_qmax(f)) / global_amax;
-  float S = quotient < max_finite ? quotient : max_finite, decode = 1.0f / S;
-  if (f.outer.type != scale_kind::f32) {
-    decode = decode_scale(f.outer.type, encode_scale(f.outer.type, decode));
-    S = 1.0f / decode < max_finite ? 1.0f / decode : max_finite;
+  const outer_bounds bound = outer_bounds::of(f, rule);
+  const float quotient = global_amax == 0.0f ? 1.0f : bound.numerator / global_amax;
+  float S = at_most(quotient, bound.encode), decode = 1.0f / S;
+  const bool is_float = f.outer.type == scale_kind::f32;
+  if (!is_float) decode = decode_scale(f.outer.type, encode_scale(f.outer.type, decode));
+  if (!is_float || decode > bound.decode) {
+    decode = at_most(decode, bound.decode);
+    S = at_most(1.0f / decode, max_finite);
   }
-  return {decode, S * (1.0f / qmax_of(f, 0)), S};
+  return {decode, scale_factor_of(S, qmax_of(f, 0)), S};
 }
 UFP4_HD constexpr bool scale_divides(const format_spec& f) { return f.scale != scale_kind::e8m0 && !f.two_level(); }
 
@@ -270,8 +303,7 @@ UFP4_HD constexpr block_scale scale_from_bits(const format_spec& f, const tensor
   if (scale_divides(f)) return {bits, s, s, true};
   if (f.scale == scale_kind::e8m0) return {bits, s, exp2i(127 - static_cast<int>(bits)), false};
   const float effective = s * tensor.decode;
-  const float inverse = 1.0f / effective;
-  return {bits, effective, s == 0.0f ? 0.0f : inverse < max_finite ? inverse : max_finite, false};
+  return {bits, effective, s == 0.0f ? 0.0f : at_most(1.0f / effective, max_finite), false};
 }
 
 /// |x| = significand * 2^(floor_log2(x) - 23), 2^23 <= significand < 2^24.
@@ -295,7 +327,7 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind 
     one_more = shift_right_even(m, 23 - mantissa_bits) == 2u << mantissa_bits;
   }
   const int e = floor_log2(amax) - top + (one_more ? 1 : 0);
-  const int clamped = e < -127 ? -127 : e > 127 - top ? 127 - top : e;
+  const int most = top < 0 ? 127 : 127 - top, clamped = e < -127 ? -127 : e > most ? most : e;
   return static_cast<std::uint32_t>(clamped + 127);
 }
 
@@ -304,7 +336,8 @@ UFP4_HD constexpr std::uint32_t scale_bits_of_amax(const format_spec& f, rule_ki
                                                    float amax) {
   if (f.scale == scale_kind::e8m0) return power_of_two_scale(f.grid, rule, amax);
   const float argument = f.two_level() ? amax * tensor.scale_factor : amax / f.grid.qmax;  // of Scale()
-  const std::uint32_t bits = encode_scale(f.scale, argument);
+  std::uint32_t bits = encode_scale(f.scale, argument);
+  if (f.scale == scale_kind::f32 && bits > max_finite_bits) bits = max_finite_bits;
   const bool is_low = rule == rule_kind::up && decode_scale(f.scale, bits) < argument && bits < max_scale(f.scale);
   return is_low ? bits + 1 : bits;
 }

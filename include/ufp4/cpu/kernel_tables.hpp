@@ -178,7 +178,7 @@ inline const gemm_kernel& gemm_kernel_for(const gemm_table& table, const gemm_jo
     return side.is_quantized ? ufp4::detail::parts_of(side.q.format) : features::none;
   };
   const features parts = parts_in(job.left) | parts_in(job.right);
-  for (isa i = tier;; i = parent(i))
+  for (isa i = job.needs_binary64() ? isa::scalar : tier;; i = parent(i))
     for (const gemm_kernel* row : table)
       if (row->tier == i && !has(parts, ~row->parts) && row->takes(job)) return *row;
 }

@@ -101,6 +101,15 @@ constexpr grid4 make_grid() {
   return g;
 }
 
+/// The least and the largest value that rounding can give; what is beyond them saturates.
+struct value_range {
+  float least, most;
+  UFP4_HD constexpr bool leaves_out(float t) const { return t < least || t > most; }
+};
+UFP4_HD constexpr value_range value_range_of(const grid4& g) {
+  return g.levels == 0 ? value_range{-g.qmax, g.qmax} : value_range{g.level[0], g.level[g.levels - 1]};
+}
+
 /// The code of the nearest level, a tie to one that is an even number of levels from zero; a NaN gives the last level.
 UFP4_HD constexpr std::uint8_t nearest_code(const grid4& grid, float x) {
   int at = is_nan(x) ? grid.levels - 1 : 0;

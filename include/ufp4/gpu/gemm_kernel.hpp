@@ -61,7 +61,7 @@ struct gemm_kernel {
   };
   /// exact_blocks if `fast` gives the bits of exact_blocks wherever those are finite.
   accumulate fast_is = accumulate::fast;
-  /// Whether it takes extended formats (kernels/decode_extended.hpp).
+  /// Whether it takes extended formats (kernels/decode_extended.hpp) and those that need sums in binary64.
   bool any_format = false;
   /// Not run on any device yet, and built on instructions that the CPU simulator does not emulate: chosen only if the
   /// program defines UFP4_EXPERIMENTAL (docs/gpu.md, cuda/first_call_check.hpp).
@@ -128,6 +128,14 @@ constexpr bool has_unquantized(const gemm_job& job) { return !job.left.is_quanti
 constexpr bool has_extended(const gemm_job& job) {
   return job.left.extended != nullptr || job.right.extended != nullptr;
 }
+/// Whether the mode adds up in binary64, as only gemm_simt does.
+constexpr bool needs_binary64(const gemm_job& job) {
+  const auto extreme = [](const gemm_side& side) {
+    if (!side.is_quantized) return false;
+    return side.extended != nullptr ? has_extreme_values(*side.extended) : has_extreme_values(side.grid);
+  };
+  return job.mode != accumulate::exact_blocks && (extreme(job.left) || extreme(job.right));
+}
 template <unsigned block>
 constexpr bool has_length(const gemm_job& job) {
   return job.block == block;
@@ -156,7 +164,7 @@ inline constexpr bool takes_experimental = false;
 #endif
 
 inline bool takes(const gemm_kernel& kernel, const gemm_job& job, const device_facts& device) {
-  return (!has_extended(job) || kernel.any_format) && kernel.takes(job, device);
+  return ((!has_extended(job) && !needs_binary64(job)) || kernel.any_format) && kernel.takes(job, device);
 }
 
 /// The first kernel of the table that takes a job; null if there is none.
@@ -220,7 +228,7 @@ explanation explain_job(const char* operation, const gemm_job& job, const device
   const tile_shape tile =
       kernel->tile_of != nullptr ? kernel->tile_of(job, own) : tile_shape{kernel->tile_rows, kernel->tile_cols};
   e.tile_rows = tile.rows, e.tile_cols = tile.cols;
-  if (e.mode == accumulate::fast) e.mode = kernel->fast_is;
+  if (e.mode == accumulate::fast && !needs_binary64(job)) e.mode = kernel->fast_is;
   return e;
 }
 

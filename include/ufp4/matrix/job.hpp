@@ -32,6 +32,20 @@ constexpr grid_integers integers_of_grids(const format_spec& f) {
   return all;
 }
 
+/// Whether a value other than 0 is below 2^-40 or above 2^40, as only grids of a program's own have: products of values
+/// may then leave the range of binary32, and the fast modes add up in binary64 (numerics 6).
+constexpr bool has_extreme_values(const grid4& grid) {
+  if (grid.exact_products && grid.unit >= 0x1p-40f && grid.qmax <= 0x1p40f) return false;
+  bool any = false;
+  for (const float v : grid.value) any = any || (v != 0.0f && !(magnitude(v) >= 0x1p-40f && magnitude(v) <= 0x1p40f));
+  return any;
+}
+constexpr bool has_extreme_values(const format_spec& f) {
+  bool any = false;
+  for (int g = 0; !f.has_bytes() && g <= f.choice.count; ++g) any = any || has_extreme_values(nth_grid(f, g));
+  return any;
+}
+
 /// Their unit; for a format of one grid that of the grid.
 [[gnu::always_inline]] constexpr float integer_unit(const format_spec& f) {
   return f.choice.count == 0 ? f.grid.unit : integers_of_grids(f).unit;
@@ -202,6 +216,13 @@ struct gemm_job {
   bool swapped = false;         ///< left is the caller's B, right its A, out its C transposed
 
   UFP4_HOST_MEMBER std::size_t padded() const { return left.padded_cols(); }
+  /// Whether the mode adds up in binary64: has_extreme_values.
+  UFP4_HOST_MEMBER constexpr bool needs_binary64() const {
+    const auto extreme = [](const gemm_operand& side) {
+      return side.is_quantized && has_extreme_values(side.q.format);
+    };
+    return mode != accumulate::exact_blocks && (extreme(left) || extreme(right));
+  }
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES

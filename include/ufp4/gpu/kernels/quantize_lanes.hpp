@@ -144,7 +144,12 @@ UFP4_DEVICE thread::sixteen_codes code_values(const lanes_side& side, std::uint3
     factor = join_special(side, factor, v);
   }
   thread::scale_sixteen(side.plan, factor, !bounded && side.scale.divides, v);
-  if (task.job.counts) seen.saturated += thread::count_beyond(side.plan, v);
+  if (task.job.counts) {
+    if constexpr (path == lanes_path::levels)
+      seen.saturated += thread::count_beyond(ufp4::detail::value_range_of(task.job.format.grid), v);
+    else
+      seen.saturated += thread::count_beyond(side.plan, v);
+  }
   const std::uint64_t index =
       side.first_index + at.row * task.job.whole_padded_cols + std::uint64_t{at.sixteen} * thread::run_of_thread;
   if constexpr (path == lanes_path::levels)

@@ -355,7 +355,13 @@ UFP4_DEVICE void scale_sixteen(const rounding_plan& p, float s, bool divides, fl
   }
 }
 
-/// The number of scaled values above qmax in magnitude.
+/// The number of scaled values beyond those of a grid.
+UFP4_DEVICE std::uint32_t count_beyond(const ufp4::detail::value_range& range, const float (&t)[run_of_thread]) {
+  std::uint32_t beyond = 0;
+  for (unsigned j = 0; j < run_of_thread; ++j) beyond += range.leaves_out(t[j]);
+  return beyond;
+}
+/// The same of a grid with a plan, which is symmetric.
 UFP4_DEVICE std::uint32_t count_beyond(const rounding_plan& p, const float (&t)[run_of_thread]) {
   std::uint32_t beyond = 0;
   UFP4_UNROLL

@@ -72,7 +72,7 @@ UFP4_DEVICE std::uint32_t encode_power(const scale_plan& p, float amax) {
   const std::uint32_t bits = to_bits(subnormal ? amax * 0x1p64f : amax);
   const bool one_more = ((bits & 0x007FFFFFu) | 0x00800000u) >= p.carry;
   const std::int32_t e = static_cast<std::int32_t>(bits >> 23) - (subnormal ? 64 : 0) - p.top + (one_more ? 1 : 0);
-  const std::int32_t last = 254 - p.top, code = e < 0 ? 0 : e > last ? last : e;
+  const std::int32_t last = p.top < 0 ? 254 : 254 - p.top, code = e < 0 ? 0 : e > last ? last : e;
   return amax == 0.0f ? 0u : static_cast<std::uint32_t>(code);
 }
 
@@ -80,7 +80,7 @@ UFP4_DEVICE std::uint32_t encode_power(const scale_plan& p, float amax) {
 UFP4_DEVICE std::uint32_t scale_bits(const scale_plan& p, const tensor_constants& tensor, float amax) {
   if (p.kind == scale_kind::e8m0) return encode_power(p, amax);
   const float x = p.two_level ? ufp4::detail::product(amax, tensor.scale_factor) : amax / p.qmax;
-  if (p.kind == scale_kind::f32) return to_bits(x);
+  if (p.kind == scale_kind::f32) return to_bits(ufp4::detail::at_most(x, ufp4::detail::max_finite));
   return p.kind == scale_kind::bf16 ? encode_bf16(p, x) : encode_eighths(p, x);
 }
 

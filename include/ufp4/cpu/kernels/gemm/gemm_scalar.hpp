@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Loops run over outputs or over exact integer products, so the compiler may vectorize them without changing a bit. A
-// sum that is not finite is only a mark here: store_part computes that element again.
+// sum that is not finite is only a mark here: store_part computes that element again, in the fast modes in binary64.
 #pragma once
 
 #include <ufp4/cpu/kernels/gemm/store_part.hpp>
@@ -114,8 +114,9 @@ void multiply_blocks(const gemm_job& job, const panel& left, const panel& right,
 template <features needs>
 void gemm_scalar(const gemm_job& job, const gemm_part& part, const std::byte*, std::byte* memory) {
   auto* scratch = reinterpret_cast<gemm_scratch*>(memory);
-  for (float& acc : scratch->acc) acc = 0.0f;
-  for (std::size_t k = 0; k < job.padded(); k += panel_depth) {
+  const bool marks = job.needs_binary64();  // every element
+  for (float& acc : scratch->acc) acc = marks ? quiet_nan : 0.0f;
+  for (std::size_t k = 0; !marks && k < job.padded(); k += panel_depth) {
     const std::size_t depth = job.padded() - k < panel_depth ? job.padded() - k : panel_depth;
     const panel a{part.row, part.rows, k, depth}, b{part.col, part.cols, k, depth};
     decode_scales(job.left, a, job.block, scratch->scale[0]);

@@ -44,7 +44,7 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
       rounded_up = amax + ((1u << (dropped - 1)) - 1) + (amax >> dropped & 1u);
   }
   const i32 code = reinterpret_cast<i32>((rounded_up >> 23) - exponent);
-  const i32 least{}, most = i32{} + static_cast<std::int32_t>(254 - exponent);
+  const i32 least{}, most = i32{} + static_cast<std::int32_t>(grid.qmax < 1.0f ? 254 : 254 - exponent);
   return reinterpret_cast<u32>(code < least ? least : code > most ? most : code);
 }
 

@@ -15,6 +15,7 @@ inline rounding_plan byte_plan(const format_spec& f, rounding_spec::kind roundin
   rounding_plan p;
   p.unit = f.grid.unit;
   p.qmax = f.grid.qmax;
+  p.range = value_range_of(f.grid);
   p.cut[0] = rounding == rounding_spec::kind::nearest_away ? 0.5f : infinity;
   if (f.byte == byte_element::int8) return p;
   const minifloat layout = byte_layout(f.byte);

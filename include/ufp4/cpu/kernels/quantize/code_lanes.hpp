@@ -239,15 +239,17 @@ code_blocks* code_blocks_of(const rounding_plan& p, bool divides, code_blocks* c
   return code_products;
 }
 
-/// How many elements of a block a lane are beyond qmax. None is where the amax of the block is not.
+/// How many elements of a block a lane are beyond the grid. None is where the amax of the block is not.
 inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, const lane_scales& s, bool divides,
-                                  float qmax) {
-  const auto beyond = [&](f32 v) {
-    return reinterpret_cast<u32>(magnitude(divides ? v / s.factor : v * s.factor) > qmax);
-  };
-  if (lane_bits(beyond(as_float(amax)) & ~s.zero) == 0) return 0;
+                                  const value_range& range) {
+  const auto scaled = [&](f32 v) { return divides ? v / s.factor : v * s.factor; };
+  const float nearer = -range.least < range.most ? -range.least : range.most;
+  if (lane_bits(reinterpret_cast<u32>(scaled(as_float(amax)) > nearer) & ~s.zero) == 0) return 0;
   u32 counts{};
-  for (std::size_t k = 0; k < count; ++k) counts -= beyond(load(x + k * lanes)) & ~s.zero;
+  for (std::size_t k = 0; k < count; ++k) {
+    const f32 t = scaled(load(x + k * lanes));
+    counts -= reinterpret_cast<u32>((t > range.most) | (t < range.least)) & ~s.zero;
+  }
   std::uint64_t sum = 0;
   for (std::size_t l = 0; l < lanes; ++l) sum += counts[l];
   return sum;

@@ -18,15 +18,15 @@ struct outer_lanes {
 /// make_tensor_constants, an amax a lane.
 inline outer_lanes outer_of(const format_spec& f, const scale_rule_spec& rule, u32 amax) {
   using namespace ufp4::detail;
-  const float largest = rule.what == rule_kind::four_over_six ? 256.0f : decode_scale(f.scale, max_scale(f.scale));
-  const f32 quotient = amax == 0u ? broadcast(1.0f) : largest * least_qmax(f) / as_float(amax);
-  f32 encode = quotient < max_finite ? quotient : broadcast(max_finite), decode = 1.0f / encode;
-  if (f.outer.type != scale_kind::f32) {
-    decode = decode_scale_bits<true>(f.outer.type, encode_scale_bits(f.outer.type, decode));
-    const f32 inverse = 1.0f / decode;
-    encode = inverse < max_finite ? inverse : broadcast(max_finite);
-  }
-  return {decode, encode};
+  const outer_bounds bound = outer_bounds::of(f, rule);
+  const f32 quotient = amax == 0u ? broadcast(1.0f) : bound.numerator / as_float(amax);
+  const f32 encode = at_most(quotient, broadcast(bound.encode));
+  f32 decode = 1.0f / encode;
+  const bool is_float = f.outer.type == scale_kind::f32;
+  if (!is_float) decode = decode_scale_bits<true>(f.outer.type, encode_scale_bits(f.outer.type, decode));
+  const u32 beyond = reinterpret_cast<u32>(decode > bound.decode) | (is_float ? 0u : ~0u);
+  decode = at_most(decode, broadcast(bound.decode));
+  return {decode, beyond != 0u ? at_most(1.0f / decode, broadcast(max_finite)) : encode};
 }
 
 /// A number for each outer scale of a row, and for those that the last tile has beyond them.
@@ -190,19 +190,20 @@ class grid_scaler {
       : coder_(&c), g_(g), grid_(nth_grid(c.format, g)), factor_(factor_of(c.format, g)) {
     grid_.qmax = qmax_of(c.format, g);
     per_qmax_ = 1.0f / grid_.qmax;
+    largest_ = largest_scale(c.format.scale, c.format.two_level() ? 1.0f : factor_);
     rescale_ = 1.0f / factor_;
   }
 
   f32 rescale() const { return broadcast(rescale_); }
   /// tensor_constants::scale_factor.
-  f32 scale_factor(const outer_lanes& outer) const { return rounded(outer.encode * per_qmax_); }
+  f32 scale_factor(const outer_lanes& outer) const { return at_most(outer.encode * per_qmax_, broadcast(max_finite)); }
   /// `kind` is the format's. Returns which lanes are special: zero, not finite, or with an amax or factor that is not a
   /// normal number.
   UFP4_LANE std::uint32_t operator()(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
     constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
     u32 watched = amax;  // a normal number unless the block is special, as the factor is
     if (kind == scale_kind::e8m0)
-      s = under(kind, power_of_two_scales(grid_, coder_->rule.what, amax), outer);
+      s = under(kind, minimum(power_of_two_scales(grid_, coder_->rule.what, amax), broadcast(largest_)), outer);
     else
       watched = rounded_scale(kind, amax, outer, s);
     const std::uint32_t special =
@@ -240,6 +241,7 @@ class grid_scaler {
     if (coder_->rule.what == rule_kind::up)
       s.bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, s.bits) < argument) &
                 reinterpret_cast<u32>(s.bits < max_scale(kind));
+    s.bits = minimum(s.bits, broadcast(largest_));
     const f32 scale = decode_scale_bits<true>(kind, s.bits);
     s.factor = two_level ? 1.0f / (scale * outer.decode) : scale;
     s.effective = effective(scale, outer);
@@ -266,6 +268,7 @@ class grid_scaler {
   int g_ = 0;
   grid4 grid_{};  ///< its qmax with the factor and all one-bit exponents
   float factor_ = 1, rescale_ = 1, per_qmax_ = 1;
+  std::uint32_t largest_ = 0;  ///< the bits of the largest scale
 };
 UFP4_END_LANES
 #endif

@@ -175,7 +175,7 @@ class lane_quantizer : quantize_call {
           words);
     for (std::size_t b = first; job_.counts && b < first + count; ++b)
       report_.saturated +=
-          count_beyond(tile_.x + b * block_ * lanes, block_, amax_[b], scale_[b], divides_, plan_.qmax);
+          count_beyond(tile_.x + b * block_ * lanes, block_, amax_[b], scale_[b], divides_, plan_.range);
   }
   /// Codes the tile, which starts at (row, k), panel by panel where each needs random bits of its place.
   void code_panels(std::size_t row, std::size_t k, std::size_t runs) {

@@ -57,6 +57,7 @@ struct rounding_plan {
   bool exact_gaps = true;                                 ///< all gaps are powers of two
   std::uint32_t value_mask = 0xFFFFFFFFu, sign_mask = 0;  ///< bits of t that the index and the sign bit are made of
   float unit = 0, qmax = 0;
+  value_range range{};              ///< of the grid
   std::uint32_t mantissa_bits = 1;  ///< of two_bit_mantissa, and of floats of one byte
   /// Of the same; the unit is their smallest number.
   constexpr float smallest_normal() const { return unit * static_cast<float>(1u << mantissa_bits); }
@@ -236,6 +237,7 @@ constexpr rounding_plan make_plan(const grid4& g, rounding_spec::kind rounding, 
   const bool symmetric = is_symmetric(g), even = rounding == rounding_spec::kind::nearest_even;
   const bool random = rounding == rounding_spec::kind::stochastic;
   p.qmax = g.qmax;
+  p.range = value_range_of(g);
   p.unit = g.level[g.zero + 1 < g.levels ? g.zero + 1 : g.zero];
   const features values = features_of(g);
   const bool uniform = values == features::uniform_grid, two_bit = values == features::two_bit_grid;

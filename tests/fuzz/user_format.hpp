@@ -1,0 +1,85 @@
+// ufp4 - block formats of a program's own from bytes: any grids, scales, blocks, outer scales, factors and exponents.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <memory>
+
+#include <ufp4/block/block_format.hpp>
+
+#include "input.hpp"
+
+namespace fuzz {
+
+/// A format as data, and the memory that it refers to.
+struct user_format {
+  std::shared_ptr<ufp4::detail::scaled_grid[]> more{new ufp4::detail::scaled_grid[3]{}};
+  ufp4::format_spec spec{};
+};
+
+/// The exponent of the unit of a grid: mostly near 0, or anywhere in binary32, its ends among them.
+inline int grid_exponent(input& in) {
+  switch (in.below(8)) {
+    case 0: return static_cast<int>(in.below(272)) - 149;
+    case 1: return -149 + static_cast<int>(in.below(30));
+    case 2: return 122 - static_cast<int>(in.below(30));
+    case 3: return static_cast<int>(in.below(9)) - 8;
+    default: return 0;
+  }
+}
+
+/// Sixteen numbers, some of them equal, with a +0: integers times a power of two, E2M1, or any numbers.
+inline ufp4::grid4 any_grid(input& in) {
+  constexpr float e2m1[] = {0, 1, 2, 3, 4, 6, 8, 12};
+  const int exponent = grid_exponent(in);
+  const std::size_t kind = in.below(8);
+  float value[16];
+  for (int c = 0; c < 16; ++c) {
+    const std::uint8_t byte = in.byte();
+    float v = 0;
+    switch (kind) {
+      case 0: v = static_cast<float>(byte % 3) - 1.0f; break;
+      case 1: v = static_cast<float>(c & 7) * (c < 8 ? 1.0f : -1.0f); break;
+      case 2: v = e2m1[c & 7] * (c < 8 ? 1.0f : -1.0f) + (c == byte % 64 ? 5.0f : 0.0f); break;
+      case 3: v = static_cast<float>(byte % 16); break;
+      case 4: v = static_cast<float>(c) - 8.0f; break;
+      case 5: v = (static_cast<float>(byte) - 127.5f) * 0.0078125f * static_cast<float>(1 + in.byte()); break;
+      default: v = static_cast<float>(byte % 25) - 12.0f; break;
+    }
+    v = std::ldexp(v, exponent);
+    value[c] = std::fabs(v) <= ufp4::detail::max_finite ? v : 1.0f;
+  }
+  value[kind == 1 || kind == 2 ? 0 : in.below(16)] = 0.0f;
+  if (in.one_in(4)) value[in.below(16)] = -0.0f;
+  return ufp4::grid4::of(value);
+}
+
+/// Mostly valid; format_mismatch tells. `block` = 0: any block.
+inline user_format any_format(input& in, int rows = 0, int cols = 0) {
+  using ufp4::outer_scale;
+  using ufp4::scale_kind;
+  constexpr float factors[] = {1.0f, 4.0f, 0.25f, 6.0f / 7.0f, 1.5f, 0x1p40f, 0x1p-40f, 0.3f};
+  user_format f;
+  f.spec.grid = any_grid(in);
+  f.spec.scale = static_cast<scale_kind>(in.below(6));
+  f.spec.block.cols = cols != 0 ? cols : 2 << in.below(8);
+  f.spec.block.rows = rows != 0 ? rows : in.one_in(4) ? 1 << in.below(8) : in.one_in(4) ? f.spec.block.cols : 1;
+  const bool mantissa = f.spec.scale == scale_kind::e4m3 || f.spec.scale == scale_kind::ue5m3;
+  if (mantissa && !in.one_in(3)) {
+    f.spec.outer.span = static_cast<outer_scale::kind>(in.below(4));
+    if (f.spec.outer.span == outer_scale::kind::segment)
+      f.spec.outer.segment = f.spec.block.cols * static_cast<int>(1 + in.below(9));
+    if (f.spec.outer.span != outer_scale::kind::none && in.one_in(3)) f.spec.outer.type = scale_kind::bf16;
+  }
+  if (in.one_in(3)) {
+    f.spec.choice.count = static_cast<int>(1 + (in.one_in(3) ? in.below(3) : 0));
+    f.spec.choice.more = f.more.get();
+    for (int g = 0; g < f.spec.choice.count; ++g) f.more[g] = {any_grid(in), factors[in.below(8)]};
+  } else if (ufp4::detail::scale_bytes(f.spec.scale) == 1 && f.spec.block.rows == 1 && in.one_in(4)) {
+    f.spec.block.group.wide = f.spec.block.cols >> in.below(4);
+    if (in.one_in(2)) f.spec.block.group.narrow = f.spec.block.group.wide >> (1 + in.below(3));
+  }
+  return f;
+}
+
+}  // namespace fuzz

@@ -1,0 +1,213 @@
+// ufp4 - fuzz target: block formats of a program's own through quantize, dequantize, fake_quantize, cast and GEMM.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every tier gives the bits and the counts of the scalar one. What numerics.md promises of every format holds: a block
+// of zeros decodes to zeros, a finite block to no NaN; `fast` and `folded_bf16` stay within their bounds.
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ufp4/cast.hpp>
+#include <ufp4/gemm.hpp>
+#include <ufp4/quantize.hpp>
+
+#include "input.hpp"
+#include "policies.hpp"
+#include "user_format.hpp"
+
+namespace {
+
+using namespace ufp4;
+using fuzz::require;
+
+cpu::context on(cpu::isa tier) { return {.threads = 1, .isa = tier}; }
+
+/// Numbers around the magnitudes at which constants of a format overflow or vanish, and any others.
+std::vector<float> numbers(fuzz::input& in, std::size_t n) {
+  const std::size_t kind = in.below(6);
+  const int exponent = static_cast<int>(in.below(290)) - 150;
+  std::vector<float> x = in.numbers<float>(n);
+  for (float& v : x) {
+    if (kind == 0 || std::isnan(v)) continue;
+    int own = 0;
+    const float m = std::frexp(std::isinf(v) ? 1.0f : v, &own);
+    const int near = kind == 1 ? 128 : kind == 2 ? -140 : exponent;
+    v = std::ldexp(m, near - (own & (kind == 5 ? 63 : 7)));
+    if (std::isinf(v)) v = std::copysign(ufp4::detail::max_finite, v);
+  }
+  if (kind == 4)
+    for (std::size_t i = 0; i < n; ++i)
+      if ((i / 64) % 2 == 0) x[i] = 0.0f;
+  return x;
+}
+
+struct outcome {
+  std::string rejected;
+  any_quantized q;
+  quantize_report report{};
+};
+outcome quantized(cpu::isa tier, const format_spec& f, const matrix_view<const float>& x, const transform_spec& t,
+                  const rounding_spec& r, const scale_rule_spec& rule) {
+  outcome o;
+  o.rejected = fuzz::rejection([&] { o.q = quantize(f, x, t, r, rule, count_into{o.report}, on(tier)); });
+  return o;
+}
+void require_same(const any_quantized& got, const any_quantized& want, const std::string& where) {
+  require(fuzz::same_bytes(got.codes(), want.codes()), where + ": codes differ");
+  require(fuzz::same_bytes(got.scale_bytes(), want.scale_bytes()), where + ": scales differ");
+  require(got == want, where + ": tensor scales differ");
+}
+
+/// What holds of the decoded values y of finite numbers x without a transform.
+void require_decoded(const std::vector<float>& x, const std::vector<float>& y, const format_spec& f, std::size_t rows,
+                     std::size_t cols) {
+  const auto height = static_cast<std::size_t>(f.block.rows), length = static_cast<std::size_t>(f.block.cols);
+  for (std::size_t i = 0; i < rows; i += height)
+    for (std::size_t k = 0; k < cols; k += length) {
+      bool finite = true, zero = true, nan = false, zeros = true;
+      for (std::size_t r = i; r < i + height && r < rows; ++r)
+        for (std::size_t c = k; c < k + length && c < cols; ++c) {
+          finite = finite && std::isfinite(x[r * cols + c]), zero = zero && x[r * cols + c] == 0.0f;
+          nan = nan || std::isnan(y[r * cols + c]), zeros = zeros && y[r * cols + c] == 0.0f;
+        }
+      require(!finite || !nan, "a block of finite numbers decodes to a NaN");
+      require(!zero || zeros, "a block of zeros does not decode to zeros");
+    }
+}
+
+std::vector<float> decoded(const any_quantized& q, cpu::isa tier) {
+  std::vector<float> y(q.rows() * q.cols());
+  dequantize(q, matrix_view<float>(y.data(), q.rows(), q.cols()), on(tier));
+  return y;
+}
+
+/// quantize, its counts, dequantize and fake_quantize on every tier; the scalar result.
+any_quantized check_quantize(fuzz::input& in, const format_spec& f, std::size_t rows, std::size_t cols,
+                             const transform_spec& t) {
+  const rounding_spec rounding = fuzz::rounding(in);
+  scale_rule_spec rule = fuzz::rule(in);
+  if (f.choice.count != 0) rule.grids = static_cast<search_error>(in.below(3));
+  const std::vector<float> x = numbers(in, rows * cols);
+  const matrix_view<const float> view(x.data(), rows, cols);
+  outcome want = quantized(cpu::isa::scalar, f, view, t, rounding, rule);
+  if (!want.rejected.empty()) {
+    rule = {};
+    want = quantized(cpu::isa::scalar, f, view, t, rounding, rule);
+    require(want.rejected.empty(), "a valid format was rejected: " + want.rejected);
+  }
+  const std::vector<float> y = decoded(want.q, cpu::isa::scalar);
+  if (t.n == 1) require_decoded(x, y, f, rows, cols);
+  for (const cpu::isa tier : fuzz::tiers()) {
+    const std::string where = cpu::name(tier);
+    const outcome got = quantized(tier, f, view, t, rounding, rule);
+    require_same(got.q, want.q, where);
+    require(got.report == want.report, where + ": reports differ");
+    require(support::same_numbers(decoded(want.q, tier), y), where + ": dequantize differs");
+    std::vector<float> faked(rows * cols);
+    fake_quantize(f, view, matrix_view<float>(faked.data(), rows, cols), t, rounding, rule, on(tier));
+    require(support::same_numbers(faked, y), where + ": fake_quantize differs");
+  }
+  return std::move(want.q);
+}
+
+void check_cast(const any_quantized& q, const format_spec& to) {
+  cast_report report;
+  const any_quantized want = cast(q, to, report, on(cpu::isa::scalar));
+  for (const cpu::isa tier : fuzz::tiers()) {
+    cast_report here;
+    require_same(cast(q, to, here, on(tier)), want, std::string(cpu::name(tier)) + " cast");
+    require(here.inexact_elements == report.inexact_elements, std::string(cpu::name(tier)) + ": cast reports differ");
+  }
+  if (q.transform().n != 1) return;  // padding has other values than zeros
+  const std::vector<float> x = decoded(q, cpu::isa::scalar), y = decoded(want, cpu::isa::scalar);
+  require_decoded(x, y, to, q.rows(), q.cols());
+}
+
+/// The decoded elements of a row of padded columns without rounding: value times block scale, times the tensor scale.
+std::vector<long double> exact_row(const any_quantized& q, std::size_t row) {
+  const format_spec& f = q.spec();
+  const ufp4::detail::quantized_source s = ufp4::detail::quantized_source_of(q);
+  std::vector<long double> out(s.padded_cols);
+  for (std::size_t k = 0; k < s.padded_cols; ++k) {
+    const std::size_t b = k / static_cast<std::size_t>(f.block.cols);
+    const std::uint32_t bits = ufp4::detail::load_block(s.scales, f, s.scale_index(row, b));
+    const float scale = cpu::detail::scale_at(s, row, b, 1.0f);
+    const float value = ufp4::detail::element_value(f, bits, ufp4::detail::code_at(s.codes + s.code_index(row, 0), k));
+    const int exponent = ufp4::detail::exponent_of(f, bits, static_cast<int>(k) % f.block.cols);
+    out[k] = std::ldexp(static_cast<long double>(value) * scale, exponent) * q.tensor_scale();
+  }
+  return out;
+}
+
+/// |C - E| within the bound of the mode (numerics 6), where it holds.
+void require_bound(const any_quantized& a, const any_quantized& b, const std::vector<float>& c, float alpha,
+                   bool folded, const std::string& where) {
+  for (std::size_t i = 0; i < a.rows(); ++i)
+    for (std::size_t j = 0; j < b.rows(); ++j) {
+      const std::vector<long double> left = exact_row(a, i), right = exact_row(b, j);
+      long double e = 0, sum = 0;
+      bool applies = true;
+      for (std::size_t k = 0; k < left.size(); ++k) {
+        e += left[k] * right[k], sum += std::fabs(left[k] * right[k]);
+        for (const long double v : {left[k] / a.tensor_scale(), right[k] / b.tensor_scale()})
+          applies = applies && (!folded || v == 0 || std::fabs(v) >= 0x1p-126L);
+      }
+      e *= alpha, sum *= std::fabs(alpha);
+      if (!applies || !(sum < ufp4::detail::max_finite / 2)) continue;
+      const auto kp = static_cast<long double>(left.size());
+      const long double scales = std::fabs(static_cast<long double>(alpha) * a.tensor_scale() * b.tensor_scale());
+      long double allowed = (kp + 6) * 0x1p-24L * sum + scales * kp * 0x1p-126L;
+      if (folded) allowed += (0x1p-7L + 0x1p-16L) * sum;
+      allowed += std::fmax((std::fabs(e) + allowed) * 0x1p-24L, 0x1p-150L);
+      const long double error = std::fabs(c[i * b.rows() + j] - e);
+      require(error <= allowed, where + ": error " + std::to_string(static_cast<double>(error / allowed)) +
+                                    " times the bound, element " + std::to_string(i) + ", " + std::to_string(j));
+    }
+}
+
+void check_product(fuzz::input& in, const any_quantized& a, const any_quantized& b) {
+  constexpr float alphas[] = {1.0f, 1.0f, -0.5f, 0x1p100f, 0x1p-100f, 3.1415927f};
+  const float alpha = alphas[in.below(6)];
+  const auto product = [&](cpu::isa tier, accumulate mode, bool packed) {
+    std::vector<float> c(a.rows() * b.rows());
+    const matrix_view<float> out(c.data(), a.rows(), b.rows());
+    const gemm_options options{.alpha = alpha, .accumulate = mode};
+    if (packed)
+      quantized_gemm(a, prepack(b), out, options, on(tier));
+    else
+      quantized_gemm(a, b, out, options, on(tier));
+    return c;
+  };
+  const std::vector<float> want = product(cpu::isa::scalar, accumulate::exact_blocks, false);
+  for (const cpu::isa tier : fuzz::tiers()) {
+    const std::string where = cpu::name(tier);
+    for (const bool packed : {false, true}) {
+      require(support::same_numbers(product(tier, accumulate::exact_blocks, packed), want),
+              where + ": exact_blocks differs" + (packed ? " prepacked" : ""));
+      for (const accumulate mode : {accumulate::fast, accumulate::folded_bf16})
+        require_bound(a, b, product(tier, mode, packed), alpha, mode == accumulate::folded_bf16,
+                      where + ", " + ufp4::detail::name(mode) + (packed ? " prepacked" : ""));
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::input in(data, size);
+  const fuzz::user_format left = fuzz::any_format(in);
+  const bool same_height = in.one_in(2);
+  const fuzz::user_format right =
+      fuzz::any_format(in, same_height ? left.spec.block.rows : 0, in.one_in(2) ? left.spec.block.cols : 0);
+  if (ufp4::detail::format_mismatch(left.spec) != nullptr || ufp4::detail::format_mismatch(right.spec) != nullptr)
+    return 0;
+  constexpr std::uint32_t lengths[] = {1, 1, 1, 1, 1, 16, 64, 256};
+  const transform_spec t{.n = lengths[in.below(8)], .signs = {0x1234567u}};
+  const std::size_t rows = 1 + in.below(5), cols = in.below(in.one_in(8) ? 600 : 140);
+  const any_quantized a = check_quantize(in, left.spec, rows, cols, t);
+  if (same_height) check_cast(a, right.spec);
+  if (left.spec.block.cols != right.spec.block.cols) return 0;
+  check_product(in, a, check_quantize(in, right.spec, 1 + in.below(in.one_in(4) ? 40 : 4), cols, t));
+  return 0;
+}
