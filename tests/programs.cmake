@@ -77,6 +77,12 @@ if(TARGET ufp4_tool)
                    $<TARGET_FILE:ufp4_tool> $<TARGET_FILE:te_four_over_six>)
 endif()
 
+# The page of the bias of rounding policies and scale rules.
+ufp4_share_kernels(rounding_bias)
+ufp4_strict(rounding_bias)
+ufp4_script_test(examples_rounding_bias support/python.sh sys ${CMAKE_CURRENT_SOURCE_DIR}/examples/rounding_bias_test.py
+                 $<TARGET_FILE:rounding_bias>)
+
 # The study of examples/train_lm, with a stand-in for the program; long, so it starts first. Then demo.sh's last part.
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
   ufp4_script_test(examples_train_lm_study support/python.sh numpy,scipy ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_lm_study_test.py)

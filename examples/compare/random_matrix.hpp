@@ -42,14 +42,14 @@ class random_numbers {
     const double u = uniform();
     return u < 0.5 ? std::log(2 * u) : -std::log(2 * (1 - u));
   }
-  double t5() {
+  double student_t(int degrees) {
     const double x = gauss();
     double squares = 0;
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < degrees; ++i) {
       const double g = gauss();
       squares += g * g;
     }
-    return x / std::sqrt(squares / 5);
+    return x / std::sqrt(squares / degrees);
   }
 
  private:
@@ -67,7 +67,7 @@ inline matrix random_matrix(std::string_view name, std::size_t row_limit) {
   std::vector<float> all;
   all.reserve(rows * cols);
   for (std::size_t i = 0; i < rows * cols; ++i) {
-    const double x = name == "laplace" ? random.laplace() : name == "t5" ? random.t5() : random.gauss();
+    const double x = name == "laplace" ? random.laplace() : name == "t5" ? random.student_t(5) : random.gauss();
     all.push_back(static_cast<float>(name == "outliers" && i % 16 == 3 ? 20 * x : x));
   }
   const std::size_t used = rows_used(rows, row_limit);

@@ -10,7 +10,7 @@
 // | if4_*       | mit-han-lab/fouroversix dadfad69                 | quantize of pytorch/reference.py, if4, mse       |
 // | tetrajet2_* | thu-ml/TetraJet-v2-NVFP4Training ca5953f6        | kernel nvfp4_double_quant of quant_fp4.cu, not   |
 // |             |                                                  | stochastic, 128 threads                          |
-// | nvint4_*    | manageryzy/INT_vs_FP 5ca59532, a copy of the     | int_quant of quant/quant_func.py, 4 bits,        |
+// | nvint4_*    | manageryzy/INT_vs_FP 5ca56252, a copy of the     | int_quant of quant/quant_func.py, 4 bits,        |
 // |             | authors' repository                              | group_size 16, scale_quant                       |
 // | razer_*     | yc2367/NVFP4-RaZeR 82ecc9a0                      | quant_nvfp4_razer_e4m3 of quantize/quantizer.py, |
 // |             |                                                  | groupsize 16                                     |

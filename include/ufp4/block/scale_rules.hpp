@@ -60,7 +60,8 @@ namespace ufp4::inline UFP4_TYPES {
 using detail::scale_rule_spec;
 
 /// For e4m3, ue5m3, e6m2 and bf16: the smallest scale that is not below the argument, so that no amax is clipped. Use
-/// it with stochastic rounding, which shrinks values otherwise (attenuation .9965 on a Gaussian; .9999 with scale_up).
+/// it with stochastic rounding, which shrinks values otherwise (nvfp4: attenuation .9966 on a Gaussian). With one-bit
+/// exponents other values still saturate, and shrink (hif4: .9946). docs/bias.md has all.
 struct scale_up : detail::rule_type<detail::scale_rule_spec::kind::up> {};
 /// For e8m0: floor(log2 amax) - floor(log2 qmax). OCP Microscaling Formats v1.0, section 6.3.
 struct mx_floor : detail::rule_type<detail::scale_rule_spec::kind::mx_floor> {};
