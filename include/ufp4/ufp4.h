@@ -84,7 +84,8 @@ enum {
   UFP4_NEAREST_EVEN = 0,  ///< to the nearest value, ties to the even code
   UFP4_NEAREST_AWAY = 1,  ///< to the nearest value, ties away from zero
   UFP4_TOWARD_ZERO = 2,   ///< to the value that is not beyond the number
-  UFP4_STOCHASTIC = 3     ///< to a neighbour, with a probability that has the number as its mean
+  UFP4_STOCHASTIC = 3,    ///< to a neighbour, with a probability that has the number as its mean
+  UFP4_EDEN = 4           ///< to the nearest value; scales are corrected so that the result is unbiased: a transform
 };
 
 /// How the amax of a block becomes its scale (numerics 5).
@@ -185,13 +186,13 @@ typedef struct ufp4_context {
 /// The policies of ufp4_quantize and ufp4_fake_quantize. NULL instead of them: the defaults.
 typedef struct ufp4_quantize_options {
   size_t struct_size;      ///< set by UFP4_QUANTIZE_OPTIONS_INIT
-  uint64_t seed;           ///< of the random bits of UFP4_STOCHASTIC
+  uint64_t seed;           ///< of the random bits of UFP4_STOCHASTIC and UFP4_EDEN
   uint64_t stream;         ///< tells operands of the same seed apart
   size_t first_row;        ///< if has_shard: the place of row 0 in the whole matrix
   size_t first_col;        ///< if has_shard: the place of column 0 in the whole matrix
   size_t total_cols;       ///< if has_shard: the columns of the whole matrix
   ufp4_counts* counts;     ///< counts are added to it, unless it is NULL
-  int32_t rounding;        ///< UFP4_NEAREST_EVEN to UFP4_STOCHASTIC
+  int32_t rounding;        ///< UFP4_NEAREST_EVEN to UFP4_EDEN
   int32_t rule;            ///< UFP4_RULE_DEFAULT to UFP4_RULE_PERCENTILE
   int32_t searches;        ///< 1 to search near the scale of the rule for the smallest error
   int32_t error;           ///< UFP4_SQUARED_ERROR or UFP4_ABSOLUTE_ERROR

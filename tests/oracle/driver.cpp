@@ -227,6 +227,7 @@ void with_rounding(const rounding_case& r, Function f) {
   if (r.kind == "nearest_away") return f(ufp4::nearest_away{});
   if (r.kind == "toward_zero") return f(ufp4::toward_zero{});
   if (r.kind == "stochastic") return f(ufp4::stochastic{.seed = r.seed, .stream = r.stream});
+  if (r.kind == "eden") return f(ufp4::eden{.seed = r.seed, .stream = r.stream});
   unknown("rounding", r.kind);
 }
 

@@ -688,7 +688,7 @@ class BlockScaler:
   """What turns a scale code into scaled values, per block format: the part all scale rules and searches share.
   outer_amax: of what each block's outer scale covers, an array."""
 
-  def __init__(self, fmt, outer_amax, four_over_six, grid=0):
+  def __init__(self, fmt, outer_amax, four_over_six, grid=0, corrects=False):
     self.fmt = fmt
     self.T = ONE
     self.element, self.factor = fmt.grid(grid), fmt.factor(grid)
@@ -697,6 +697,8 @@ class BlockScaler:
     if fmt.two_level:
       amax = np.asarray(outer_amax, np.float32)
       largest = f32(256) if four_over_six else f32(fmt.scale.largest)
+      if corrects and not four_over_six:
+        largest = f32(2.0**(math.frexp(float(largest))[1] - 1))
       numerator = np.minimum(f32(largest * min(Q)), FLT_MAX)
       quotient = np.where(amax > 0, numerator / np.where(amax > 0, amax, ONE), ONE)
       self.S = np.minimum(quotient, f32(FLT_MAX * np.minimum(min(Q), ONE))).astype(np.float32)
@@ -920,6 +922,11 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   padded[:, :cols] = x
   y = forward(padded, transform)
 
+  corrects = rounding.kind == "eden"
+  if corrects and (fmt.square or transform.n < fmt.block):
+    raise InvalidArgument("eden")
+  if corrects:
+    rounding, random_source = NEAREST_EVEN, rounding
   rule = rule_of(rule, fmt)
   scale_rows = round_up(rows, fmt.strip_rows) // fmt.strip_rows
   outer_amax = f32(tensor_amax) if tensor_amax is not None else largest_finite(y)
@@ -929,7 +936,8 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
     starts = range(0, y.shape[1], covered) if y.shape[1] else []
     outer_amax = np.array([[largest_finite(y[i * fmt.strip_rows:(i + 1) * fmt.strip_rows, k:k + covered])
                             for k in starts] for i in range(scale_rows)], np.float32).reshape(scale_rows, len(starts))
-    outer = (fmt.outer_type or FLOAT).encode(BlockScaler(fmt, outer_amax, rule.name == "four_over_six").T)
+    outer = (fmt.outer_type or FLOAT).encode(
+        BlockScaler(fmt, outer_amax, rule.name == "four_over_six", corrects=corrects).T)
     column = np.arange(0, y.shape[1], fmt.block)
     blocks_outer = outer_amax[:, column // max(covered, 1)].ravel()
   blocks = to_blocks(y, fmt)
@@ -939,7 +947,7 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   if rule.function is not None:
     c = users_scales(blocks, amax, rule)
     bad |= ~(np.isfinite(c) & (c >= 0))
-  scalers = [BlockScaler(fmt, blocks_outer, rule.name == "four_over_six", g) for g in range(len(fmt.more) + 1)]
+  scalers = [BlockScaler(fmt, blocks_outer, rule.name == "four_over_six", g, corrects) for g in grids_of(fmt)]
   scales = [choose_scales(blocks, amax, s, rule).astype(np.uint32) for s in scalers]
   grid = np.zeros(len(blocks), np.int64)
   if fmt.more:
@@ -970,12 +978,58 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
     beyond = ((scaled < least) | (scaled > most)) & ~dead[:, None] & chosen[:, None]
     report.saturated += int(beyond.sum())
     report.underflowed_scales += int((scaler.zero(of_grid) & (amax > 0) & ~bad & chosen).sum())
+  if corrects:
+    powers = ONE if exponents is None else powers_of(exponents, fmt)
+    of_grid = np.stack([fmt.grid(g).values for g in grids_of(fmt)])
+    effective = np.stack([np.broadcast_to(s.effective(scale), scale.shape) for s in scalers])
+    decoded = of_grid[grid[:, None], codes] * powers * effective[grid, np.arange(len(scale))][:, None]
+    scale = eden_scales(blocks, np.where(bad[:, None], f32(0), decoded), scale, amax, grid, scalers, run // fmt.block,
+                        random_source, index[:, 0])
   scale = np.where(bad, np.uint32(fmt.scale.nan), scale).astype(np.uint32)
   tensor_scale = f32(scalers[0].T) if fmt.tensor_scale else ONE
   shape = (scale_rows, y.shape[1] // fmt.block)
   return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]), scale.reshape(shape), tensor_scale,
                    transform, report, y, outer, grid.reshape(shape) if fmt.more else None,
                    [e.reshape(rows, y.shape[1] // n) for e, n in zip(exponents, fmt.groups)] if fmt.groups else None)
+
+
+def eden_scales(x, decoded, scale, amax, grid, scalers, blocks, source, index):
+  """The corrected scale codes of EDEN: of blocks x elements, `blocks` of them in a run."""
+  fmt = scalers[0].fmt
+  runs = lambda a: a.astype(np.float64).reshape(len(x) // blocks, blocks * x.shape[1])
+  total = lambda a: np.cumsum(a, axis=1)[:, -1] if a.size else np.zeros(len(a))  # in order
+  squares, products = total(runs(x) * runs(x)), total(runs(x) * runs(decoded))
+  usable = (products > 0) & (products <= float(FLT_MAX)**2)
+  c = np.repeat(np.where(usable, squares / np.where(usable, products, 1), 1), blocks)
+  s = fmt.scale.decode(scale).astype(np.float64)
+  with np.errstate(all="ignore"):
+    u = s * c
+  largest = np.array([eden_largest(scaler) for scaler in scalers], np.uint32)[grid]
+  low = floor_code(fmt.scale, np.where(s > 0, u, 1))
+  at_end = u >= fmt.scale.decode(largest)
+  low = np.where(at_end, largest, low)
+  lo, hi = fmt.scale.decode(np.maximum(low, 0)), fmt.scale.decode(np.where(at_end, low, np.maximum(low, 0) + 1))
+  r = random_bits(source.seed, source.stream, index) | random_bits(source.seed, source.stream, index + np.uint64(1)) << np.uint64(16)
+  part = (u - lo.astype(np.float64)) / np.where(at_end, 1, hi.astype(np.float64) - lo)
+  up = ~at_end & (low >= 0) & (r.astype(np.float64) + part * 2.0**32 >= 2.0**32)
+  kept = (s == 0) | (amax == 0) | ~np.repeat(usable, blocks)
+  return np.where(kept, scale, np.maximum(low, 0) + up).astype(np.uint32)
+
+
+def eden_largest(scaler):
+  fmt = scaler.fmt
+  if fmt.two_level:
+    return fmt.scale.nan - 1
+  return min(scaler.most, 127 + min(127, 128 - math.frexp(float(scaler.Q))[1])) if fmt.scale is E8M0 else scaler.most
+
+
+def floor_code(scale, u):
+  """The code of the largest scale value that is not above u > 0; -1 if there is none."""
+  if scale.bytes == 1:
+    return np.searchsorted(scale.decode(np.arange(scale.nan)).astype(np.float64), u, side="right").astype(np.int64) - 1
+  nearest = np.minimum(u, float(FLT_MAX)).astype(np.float32)
+  bits = bits_of(nearest).astype(np.int64) - (nearest > u)
+  return bits if scale is FLOAT else bits >> 16
 
 
 @dataclasses.dataclass

@@ -61,6 +61,7 @@ template <class Grid>
 UFP4_HD constexpr void round_run(const Grid& format, const rounding_spec& rounding, const float* t, int count,
                                  std::uint64_t index, std::uint8_t* codes) {
   switch (rounding.what) {
+    case rounding_spec::kind::eden:
     case rounding_spec::kind::nearest_even: return round_run(format, nearest_even{}, t, count, index, codes);
     case rounding_spec::kind::nearest_away: return round_run(format, nearest_away{}, t, count, index, codes);
     case rounding_spec::kind::toward_zero: return round_run(format, toward_zero{}, t, count, index, codes);
@@ -214,10 +215,15 @@ template <class Coder>
 UFP4_HD tensor_constants constants_of(const Coder& coder, float amax) {
   if constexpr (ufp4::compat::block_codec<Coder>)
     return Coder::constants(coder.format, amax);
-  else if constexpr (std::is_same_v<decltype(coder.rule), scale_rule_spec>)
-    return make_tensor_constants(coder.format, coder.rule, amax);
-  else
-    return make_tensor_constants(coder.format, {}, amax);
+  else {
+    bool corrects = false;
+    if constexpr (std::is_same_v<decltype(coder.rounding), rounding_spec>)
+      corrects = coder.rounding.what == rounding_spec::kind::eden;
+    if constexpr (std::is_same_v<decltype(coder.rule), scale_rule_spec>)
+      return make_tensor_constants(coder.format, coder.rule, amax, corrects);
+    else
+      return make_tensor_constants(coder.format, {}, amax, corrects);
+  }
 }
 
 }  // namespace ufp4::detail::inline UFP4_CODE

@@ -44,7 +44,9 @@ enum class features : std::uint32_t {
   mixed_input = 1u << 24,  ///< an operand that is not quantized
   any_product = 1u << 25,  ///< products that the 8-bit integer kernels do not compute alone (integers_suffice)
   other_mode = 1u << 26,   ///< exact_blocks or folded_bf16
-  all = (1u << 27) - 1,
+  // Policies.
+  corrected_scales = 1u << 27,  ///< eden
+  all = (1u << 28) - 1,
 };
 UFP4_HD constexpr features operator|(features a, features b) {
   return static_cast<features>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
@@ -64,8 +66,8 @@ inline constexpr features grid_features = features::uniform_grid | features::two
 inline constexpr features scale_features = features::f32_scale | features::bf16_scale | features::e4m3_scale |
                                            features::ue5m3_scale | features::e8m0_scale | features::e6m2_scale;
 inline constexpr features element_features = features::byte_element | features::byte_float;
-inline constexpr features policy_features =
-    features::transform | features::random_bits | features::other_rounding | features::search;
+inline constexpr features policy_features = features::transform | features::random_bits | features::other_rounding |
+                                            features::search | features::corrected_scales;
 inline constexpr features product_features =
     features::prepacked | features::mixed_input | features::any_product | features::other_mode;
 inline constexpr features format_features = ~(policy_features | product_features | features::half_input);

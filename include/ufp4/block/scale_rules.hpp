@@ -265,12 +265,13 @@ struct outer_bounds {
   float encode;     ///< the largest S, of which fl(S / Q) is finite
   float decode;     ///< the largest T, of which the product with every block scale is finite
 
-  UFP4_HD static constexpr outer_bounds of(const format_spec& f, const scale_rule_spec& rule) {
+  /// `corrects`: the scales are then multiplied by numbers a little above 1 (eden).
+  UFP4_HD static constexpr outer_bounds of(const format_spec& f, const scale_rule_spec& rule, bool corrects = false) {
     const float least = least_qmax(f), scale = decode_scale(f.scale, max_scale(f.scale));
     float factor = 1.0f;
     for (int g = 1; g <= f.choice.count; ++g) factor = factor_of(f, g) > factor ? factor_of(f, g) : factor;
     const std::uint32_t most = largest_scale(scale_kind::f32, rounded(scale * factor));
-    const float largest = rule.what == rule_kind::four_over_six ? 256.0f : scale;
+    const float largest = rule.what == rule_kind::four_over_six ? 256.0f : corrects ? exp2i(floor_log2(scale)) : scale;
     return {at_most(largest * least, max_finite), max_finite * at_most(least, 1.0f),
             to_float(f.outer.type == scale_kind::f32 ? most : most & 0xFFFF0000u)};
   }
@@ -283,9 +284,9 @@ UFP4_HD constexpr float scale_factor_of(float encode, float qmax) {
 
 /// Two-level constants as Transformer Engine computes them (numerics 5).
 UFP4_HD constexpr tensor_constants make_tensor_constants(const format_spec& f, const scale_rule_spec& rule,
-                                                         float global_amax) {
+                                                         float global_amax, bool corrects = false) {
   if (!f.two_level()) return {};
-  const outer_bounds bound = outer_bounds::of(f, rule);
+  const outer_bounds bound = outer_bounds::of(f, rule, corrects);
   const float quotient = global_amax == 0.0f ? 1.0f : bound.numerator / global_amax;
   float S = at_most(quotient, bound.encode), decode = 1.0f / S;
   const bool is_float = f.outer.type == scale_kind::f32;

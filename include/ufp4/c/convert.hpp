@@ -249,7 +249,7 @@ inline ufp4::detail::quantize_options<> options_of(const ufp4_quantize_options& 
                                                    quantize_report& counted) {
   ufp4::detail::quantize_options<> out;
   out.transform = transform;
-  out.rounding.what = chosen<rounding_spec::kind>("options.rounding", o.rounding, UFP4_STOCHASTIC);
+  out.rounding.what = chosen<rounding_spec::kind>("options.rounding", o.rounding, UFP4_EDEN);
   out.rounding.random_bits = {.seed = o.seed, .stream = o.stream};
   out.rule.what = chosen<ufp4::scale_rule_spec::kind>("options.rule", o.rule, UFP4_RULE_PERCENTILE);
   out.rule.searches = flag("options.searches", o.searches);

@@ -93,9 +93,10 @@ namespace ufp4::cpu::detail::inline UFP4_CODE {
 constexpr std::size_t up(std::size_t n, std::size_t to = 64) { return (n + to - 1) / to * to; }
 
 /// What the kernels of quantize_scalar and dequantize depend on, so that calls that differ in the rest share them.
-inline constexpr features portable_features =
+inline constexpr features coded_features =
     features::further_parts | features::search | element_features | features::random_bits | features::other_rounding;
-inline constexpr features quantized_features = portable_features | features::transform | features::half_input |
+inline constexpr features portable_features = coded_features | features::corrected_scales;
+inline constexpr features quantized_features = coded_features | features::transform | features::half_input |
                                                features::quotient | grid_features | scale_features |
                                                features::tall_block;
 inline constexpr features decoded_features =

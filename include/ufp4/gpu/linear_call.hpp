@@ -132,6 +132,8 @@ inline gemm_side gemm_side_of(const layer_side& side, std::size_t e) {
 inline void check_places(const char* operation, const layer_side& side, bool keeps) {
   expects(!side.quantizes() || !side.policy().ms_eden, operation, ": ", recipe::detail::operand_names[side.index],
           ": MS-EDEN is not available on GPUs");
+  expects(!side.quantizes() || side.policy().rounding.what != rounding_spec::kind::eden, operation, ": ",
+          recipe::detail::operand_names[side.index], ": eden is not available on GPUs");
   if (!side.quantizes() && !keeps) return;
   for (std::size_t e = 0; e < side.parts.size(); ++e)
     check_places(operation, recipe::detail::operand_names[side.index], side.parts[e].rows, side.parts[e].cols);

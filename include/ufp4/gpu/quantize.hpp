@@ -27,6 +27,8 @@ void check_quantize(const char* operation, const matrix_view<T>& x, const quanti
   ufp4::detail::check_quantize<F>(operation, x, all.host, false, all.has_amax_at);
   check_places(operation, "x", x.rows(), x.cols());
   expects(!all.has_amax_at || format_of<F>::has_tensor_scale, operation, ": " UFP4_NO_TENSOR_SCALE("tensor_amax_at"));
+  if constexpr (std::is_same_v<typename O::rounding, rounding_spec>)
+    expects(all.host.rounding.what != rounding_spec::kind::eden, operation, ": eden is not available on GPUs");
   expects(!all.has_amax_at || all.amax_at != nullptr, operation, ": tensor_amax_at is null");
   expects(!all.counts || all.report != nullptr, operation, ": count_at is null");
   expects(out.rows() == x.rows() && out.cols() == x.cols(), operation, ": shape mismatch: out is ", out.rows(), " x ",

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ufp4/block/eden.hpp>
 #include <ufp4/matrix/job.hpp>
 
 namespace ufp4::cpu::inline UFP4_TYPES {
@@ -70,6 +71,9 @@ template <class P>
 inline constexpr bool is_builtin_rounding =
     std::same_as<P, nearest_even> || std::same_as<P, nearest_away> || std::same_as<P, toward_zero> ||
     std::same_as<P, stochastic> || std::same_as<P, rounding_spec>;
+/// A rounding policy, or eden in its place.
+template <class P>
+concept rounding_argument = rounding_policy<P> || std::same_as<P, eden>;
 
 /// The rounding type of a call: a user's policy keeps its type; the library's policies become a rounding_spec.
 template <class... Policies>
@@ -83,7 +87,7 @@ template <class First, class... Rest>
 struct rule_of<First, Rest...> : std::conditional_t<scale_rule<First>, std::type_identity<First>, rule_of<Rest...>> {};
 
 template <class P>
-concept policy = std::same_as<P, choose_grid> || transform<P> || rounding_policy<P> || any_scale_rule<P> ||
+concept policy = std::same_as<P, choose_grid> || transform<P> || rounding_argument<P> || any_scale_rule<P> ||
                  std::same_as<P, tensor_amax> || std::same_as<P, shard> || std::same_as<P, count_into> ||
                  std::same_as<P, undo_transform> || std::same_as<P, cpu::context>;
 
@@ -96,7 +100,9 @@ constexpr features features_of_policies() {
              other = any((std::same_as<Policies, nearest_away> || std::same_as<Policies, toward_zero>)...),
              search = any((search_policy<Policies> || std::same_as<Policies, scale_rule_spec> ||
                            std::same_as<Policies, four_over_six> || std::same_as<Policies, percentile>)...);
-  return only_if(transforms, features::transform) | only_if(any_rounding || random, features::random_bits) |
+  const bool corrects = any_rounding || any(std::same_as<Policies, eden>...);
+  return only_if(corrects, features::corrected_scales) | only_if(transforms, features::transform) |
+         only_if(any_rounding || random, features::random_bits) |
          only_if(any_rounding || other, features::other_rounding) | only_if(search, features::search);
 }
 template <class T>
@@ -107,7 +113,7 @@ template <class O, class P>
 constexpr void apply_policy(O& options, const P& policy) {
   if constexpr (transform<P>)
     options.transform = policy.spec();
-  else if constexpr (rounding_policy<P>)
+  else if constexpr (rounding_argument<P>)
     options.rounding = policy;
   else if constexpr (scale_rule<P>)
     options.rule = policy;
@@ -147,7 +153,7 @@ template <features given = format_features | features::half_input, class... Poli
 constexpr auto collect(const Policies&... policies) {
   are_policies<Policies...>();
   static_assert((0 + ... + int{transform<Policies>}) <= 1, "two transforms in one call");
-  static_assert((0 + ... + int{rounding_policy<Policies>}) <= 1, "two rounding policies in one call");
+  static_assert((0 + ... + int{rounding_argument<Policies>}) <= 1, "two rounding policies in one call");
   static_assert((0 + ... + int{any_scale_rule<Policies> && !search_policy<Policies>}) <= 1,
                 "two scale rules in one call");
   static_assert(!(scale_rule<Policies> || ...) || !(search_policy<Policies> || ...),
@@ -217,6 +223,16 @@ inline void check_shard(const char* operation, const shard& s, const format_spec
           ": shard.first_row must be a multiple of the block's ", format.block.rows, " rows, got ", s.first_row);
 }
 
+inline void check_rounding(const char* operation, rounding_spec::kind what, const format_spec& format,
+                           const transform_spec& t) {
+  expects(what <= rounding_spec::kind::eden, operation,
+          ": invalid kind of rounding_spec: ", static_cast<unsigned>(what));
+  if (what != rounding_spec::kind::eden) return;
+  const char* const mismatch = eden_mismatch(format, t);
+  expects(mismatch == nullptr, operation, ": ", mismatch == nullptr ? "" : mismatch, ", got a block of ",
+          format.block.rows, " x ", format.block.cols, " and a transform of ", t.n);
+}
+
 /// The policies against the format and the shape. `amax_is_known`: by another way than a tensor_amax.
 inline void check_settings(const char* operation, const quantize_settings& o, const format_spec& format,
                            std::size_t cols, bool amax_is_known = false) {
@@ -241,8 +257,7 @@ void check_options(const char* operation, const O& options, const format_spec& f
             ": a scale rule of the program's own is for formats of one grid without one-bit exponents; this one has ",
             format.choice.count + 1, " grids, ", exponent_count(format.block), " exponents");
   if constexpr (std::same_as<decltype(options.rounding), rounding_spec>)
-    expects(options.rounding.what <= rounding_spec::kind::stochastic, operation,
-            ": invalid kind of rounding_spec: ", static_cast<unsigned>(options.rounding.what));
+    check_rounding(operation, options.rounding.what, format, options.transform);
   check_settings(operation, options, format, cols, amax_is_known);
 }
 

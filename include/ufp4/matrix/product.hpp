@@ -89,7 +89,7 @@ operand_shape shape_of(const quantize_request<F, T, O>& r) {
   const std::size_t padded = padded_length(r.x.cols(), block, r.options.transform);
   operand_shape s{r.x.rows(), r.x.cols(), padded, block.cols, r.options.transform};
   if constexpr (std::is_same_v<decltype(r.options.rounding), rounding_spec>) {
-    s.stochastic = r.options.rounding.what == rounding_spec::kind::stochastic;
+    s.stochastic = r.options.rounding.what >= rounding_spec::kind::stochastic;
     s.random_bits = r.options.rounding.random_bits;
   }
   return s;

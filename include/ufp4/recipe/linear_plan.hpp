@@ -137,8 +137,7 @@ inline void check_policy(const char* operation, const bound_recipe& now, int i) 
   check_format(what, o.policy.format);
   expects(!o.policy.format.has_bytes(), what, ": a recipe's formats have elements of 4 bits, not of a byte");
   check_none(what, rule_mismatch(o.policy.rule, o.policy.format));
-  expects(o.policy.rounding.what <= rounding_spec::kind::stochastic, what, ": invalid rounding kind ",
-          static_cast<unsigned>(o.policy.rounding.what));
+  check_rounding(what, o.policy.rounding.what, o.policy.format, o.transform);
   check_ms_eden(operation, name, o);
   const block_shape block = o.policy.format.block;
   expects(block.rows == 1 || o.transform.n == 1, what, ": a transform needs blocks of one row, got ", transform_name(o),
@@ -225,7 +224,7 @@ inline const char* policy_difference(const bound_operand& made, const bound_oper
   if (!(made.policy.format == now.policy.format)) return "format";
   if (!(made.policy.rule == now.policy.rule)) return "scale rule";
   if (!(made.policy.rounding == now.policy.rounding) || made.policy.ms_eden != now.policy.ms_eden) return "rounding";
-  const bool draws = now.policy.ms_eden || now.policy.rounding.what == rounding_spec::kind::stochastic;
+  const bool draws = now.policy.ms_eden || now.policy.rounding.what >= rounding_spec::kind::stochastic;
   return draws && made.rounding.random_bits.seed != now.rounding.random_bits.seed ? "seed" : nullptr;
 }
 inline void check_made(const char* operation, const bound_recipe& now, int i, std::size_t experts,

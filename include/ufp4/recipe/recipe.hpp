@@ -41,7 +41,7 @@ UFP4_HOST_MEMBER constexpr std::uint64_t derive(std::uint64_t seed, std::uint64_
   return words.word[0] | std::uint64_t{words.word[1]} << 32;
 }
 
-/// nearest_even{} (the default), nearest_away{}, toward_zero{} or stochastic{}.
+/// nearest_even{} (the default), nearest_away{}, toward_zero{}, stochastic{} or eden{}.
 struct rounding_choice {
   using kind = rounding_spec::kind;  ///< the policies
   kind what = kind::nearest_even;    ///< the policy as data
@@ -53,6 +53,10 @@ struct rounding_choice {
   /// Without a seed, which the recipe derives.
   consteval rounding_choice(stochastic s) : what(kind::stochastic) {
     if (s.seed != 0 || s.stream != 0) detail::a_recipe_derives_the_seeds_of_its_operands();
+  }
+  /// The same.
+  consteval rounding_choice(eden e) : what(kind::eden) {
+    if (e.seed != 0 || e.stream != 0) detail::a_recipe_derives_the_seeds_of_its_operands();
   }
   friend constexpr bool operator==(const rounding_choice&, const rounding_choice&) = default;
 };

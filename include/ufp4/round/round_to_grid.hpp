@@ -3,15 +3,15 @@
 #pragma once
 
 #include <ufp4/format/grid.hpp>
+#include <ufp4/round/eden.hpp>
 #include <ufp4/round/nearest.hpp>
-#include <ufp4/round/stochastic.hpp>
 
 namespace ufp4::inline UFP4_TYPES {
 
 /// One of the library's rounding policies as data, as recipes store it and kernels read it.
 struct rounding_spec {
   /// Which policy.
-  enum class kind : std::uint8_t { nearest_even, nearest_away, toward_zero, stochastic };
+  enum class kind : std::uint8_t { nearest_even, nearest_away, toward_zero, stochastic, eden };
 
   constexpr rounding_spec() = default;
   constexpr rounding_spec(nearest_even) {}                                           ///< nearest_even, the default
@@ -19,8 +19,12 @@ struct rounding_spec {
   constexpr rounding_spec(toward_zero) : what(kind::toward_zero) {}                  ///< toward_zero
   constexpr rounding_spec(stochastic s) : what(kind::stochastic), random_bits(s) {}  ///< stochastic, with its seed
 
+  constexpr rounding_spec(eden e) : what(kind::eden), random_bits{e.seed, e.stream} {}  ///< eden, with its seed
+
+  /// Of one element: that of nearest_even for eden, whose other part changes scales.
   UFP4_MEMBER constexpr bool round_up(const neighbours& n, float t, std::uint64_t index) const {
     switch (what) {
+      case kind::eden:
       case kind::nearest_even: return nearest_even{}.round_up(n, t, index);
       case kind::nearest_away: return nearest_away{}.round_up(n, t, index);
       case kind::toward_zero: return false;
@@ -30,7 +34,7 @@ struct rounding_spec {
   }
 
   kind what = kind::nearest_even;  ///< the policy
-  stochastic random_bits{};        ///< seed and stream; used only if `what` is stochastic
+  stochastic random_bits{};        ///< seed and stream; used only if `what` is stochastic or eden
 };
 static_assert(rounding_policy<rounding_spec>);
 

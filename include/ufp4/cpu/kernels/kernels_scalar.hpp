@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ufp4/block/eden.hpp>
 #include <ufp4/cpu/elements.hpp>
 
 namespace ufp4::cpu::detail::inline UFP4_CODE {
@@ -71,6 +72,19 @@ void code_run(const quantize_job& job, Coder& coder, [[maybe_unused]] const std:
   }
 }
 
+/// The same of a run of a row whose scales are then corrected, if the coder's rounding asks for it.
+template <class Coder>
+void correct_run([[maybe_unused]] const quantize_job& job, [[maybe_unused]] const Coder& coder,
+                 [[maybe_unused]] coded_run& run) {
+  if constexpr (has(features_of_coder<Coder>, features::corrected_scales))
+    if constexpr (requires { coder.rounding.random_bits; })
+      if (coder.rounding.what == rounding_spec::kind::eden)
+        ufp4::detail::correct_scales(
+            job.format, coder.rounding.random_bits,
+            {run.x, run.codes, run.scales, run.outer, run.cols / job.format.block.cols,
+             (job.first_row + run.first_row) * job.whole_padded_cols + job.first_col + run.first_col});
+}
+
 inline void store_codes(const quantize_job& job, const coded_run& run, const quantized_sink& out) {
   const auto width = static_cast<std::size_t>(run.cols), length = static_cast<std::size_t>(job.format.block.cols);
   for (std::size_t r = 0; r < run.rows; ++r)
@@ -115,6 +129,7 @@ void each_coded_run(const quantize_job& job, const Coder& with, std::size_t firs
     for (std::size_t k = 0; k < job.padded_cols; k += job.run()) {
       load_run(job, strip, k, run);
       code_run(job, coder, amaxes.data(), run, report);
+      correct_run(job, coder, run);
       body(run);
     }
   }
@@ -170,13 +185,14 @@ inline std::uint32_t amax_strips(const quantize_job& job, std::size_t first, std
 template <features needs = features::all>
 void quantize_scalar(const quantize_job& job, const kernel_coder& coder, const quantized_sink& out, std::size_t first,
                      std::size_t last, quantize_report& report) {
-  constexpr features coded = needs & (features::further_parts | features::search | element_features);
+  constexpr features coded =
+      needs & (features::further_parts | features::search | features::corrected_scales | element_features);
   const auto quantize = [&](const auto& rounding) {
     const block_coder<std::remove_cvref_t<decltype(rounding)>, scale_rule_spec, coded, const format_spec&> own{
         coder.format, coder.rule, coder.tensor, rounding};
     quantize_strips(job, own, out, first, last, report);
   };
-  if constexpr (has(needs, features::random_bits | features::other_rounding))
+  if constexpr (has(needs, features::random_bits | features::other_rounding | features::corrected_scales))
     quantize(coder.rounding);
   else
     quantize(nearest_even{});

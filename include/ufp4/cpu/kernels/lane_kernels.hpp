@@ -31,9 +31,10 @@ namespace ufp4::cpu::detail::inline UFP4_CODE::UFP4_LANES {
 
 /// The rows of these kernels in the tables of cpu/kernels.hpp.
 template <features needs>
-inline constexpr quantize_row lane_quantize{isa::UFP4_LANES, UFP4_WITH_LANES("quantize_"),
-                                            &quantize_kernel::takes_quantize<needs & features::further_parts>,
-                                            &quantize_kernel::quantize_lanes<needs & quantized_features>};
+inline constexpr quantize_row lane_quantize{
+    isa::UFP4_LANES, UFP4_WITH_LANES("quantize_"),
+    &quantize_kernel::takes_quantize<needs&(features::further_parts | features::corrected_scales)>,
+    &quantize_kernel::quantize_lanes<needs & quantized_features>};
 template <features needs>
 inline constexpr kernel_row<amax_function> lane_amax{
     isa::UFP4_LANES, UFP4_WITH_LANES("amax_"),

@@ -255,6 +255,8 @@ class lane_quantizer : quantize_call {
 
 template <features needs>
 bool takes_quantize(const quantize_job& job, [[maybe_unused]] const kernel_coder& c) {
+  if constexpr (has(needs, features::corrected_scales))
+    if (c.rounding.what == rounding_spec::kind::eden) return false;
   if constexpr (has(needs, features::further_parts))
     if (has(features_of(job.format), features::further_parts)) return takes_extended(job, c);
   const grid4& g = job.format.grid;
