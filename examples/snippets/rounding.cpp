@@ -28,8 +28,12 @@ int main() {
   auto away = quantize<nvfp4>(x, nearest_away{});
   auto random = quantize<nvfp4>(x, stochastic{.seed = 7, .stream = 3}, scale_up{});
 
-  auto unbiased = quantize_ms_eden(x, random_hadamard<128>{42}, stochastic{.seed = 7});  // a quantized_matrix<nvfp4>
-  assert(unbiased.transform().n == 128);
+  auto corrected = quantize<e1m2_f32>(x, random_hadamard<16>{42}, eden{.seed = 7});
+  auto mx = quantize<mxfp4>(x, random_hadamard<128>{42}, eden{.seed = 7, .stream = 1}, mse_search{});
+  assert(corrected.transform().n == 16 && mx.transform().n == 128);
+
+  auto quartet = quantize_ms_eden(x, random_hadamard<128>{42}, stochastic{.seed = 7});  // a quantized_matrix<nvfp4>
+  assert(quartet.transform().n == 128);
 
   auto mine = quantize<e1m2_f32>(x, upper_quarter{});
 

@@ -293,7 +293,7 @@ UFP4_C_API int32_t ufp4_amax(const ufp4_context* context, const ufp4_matrix* x, 
 /// Transforms, scales and rounds x into q, whose shape, format and transform were set by ufp4_quantized_init.
 UFP4_C_API int32_t ufp4_quantize(const ufp4_context* context, const ufp4_matrix* x,
                                  const ufp4_quantize_options* options, ufp4_quantized* q);
-/// The same by MS-EDEN, unbiased over random signs and random bits: q has the format nvfp4 and a transform. Codes are
+/// The same by MS-EDEN: q has the format nvfp4 and a transform. UFP4_EDEN is its form without bias. Codes are
 /// the nearest ones; scales are corrected for each run of the transform, then rounded with the random bits of seed and
 /// stream (numerics 5, "MS-EDEN"). The operands of one product need different random bits.
 UFP4_C_API int32_t ufp4_quantize_ms_eden(const ufp4_context* context, const ufp4_matrix* x, uint64_t seed,

@@ -1,4 +1,5 @@
-# ufp4 - the inputs that libFuzzer found worth keeping, replayed. Not optimized: compiled in seconds, and the inputs are small.
+# ufp4 - the inputs that libFuzzer found worth keeping, replayed; and user formats from random bytes, for ten seconds, two minutes or an
+# hour. Those that replay are not optimized: compiled in seconds, and the inputs are small.
 # SPDX-License-Identifier: Apache-2.0
 set(ufp4_corpus ${CMAKE_CURRENT_BINARY_DIR}/fuzz)
 add_custom_command(
@@ -14,13 +15,27 @@ file(GLOB ufp4_fuzz_sources CONFIGURE_DEPENDS fuzz/*_fuzz.cpp)
 foreach(source IN LISTS ufp4_fuzz_sources)
   cmake_path(GET source STEM name)
   string(REGEX REPLACE "_fuzz$" "" name ${name})
-  add_executable(fuzz_${name} ${source} fuzz/replay.cpp ${ufp4_kernels_object})
+  set(runner replay)
+  if(name STREQUAL user_formats) # no corpus: random bytes
+    set(runner random)
+  endif()
+  add_executable(fuzz_${name} ${source} fuzz/${runner}.cpp ${ufp4_kernels_object})
   add_dependencies(fuzz_${name} fuzz_corpus)
   target_link_libraries(fuzz_${name} PRIVATE ufp4::ufp4)
   target_include_directories(fuzz_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_compile_definitions(fuzz_${name} PRIVATE UFP4_EXTERNAL_KERNELS)
-  target_compile_options(fuzz_${name} PRIVATE -O0)
   ufp4_strict(fuzz_${name})
-  add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${ufp4_corpus}/corpus/${name})
-  set_tests_properties(fuzz_${name} PROPERTIES LABELS fuzz TIMEOUT 300)
+  if(runner STREQUAL random)
+    set(seconds_default 10)
+    set(seconds_full 120)
+    set(seconds_nightly 3600)
+    target_compile_options(fuzz_${name} PRIVATE -O1)
+    add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${seconds_${UFP4_TEST_LEVEL}})
+    math(EXPR timeout "300 + 2 * ${seconds_${UFP4_TEST_LEVEL}}")
+  else()
+    set(timeout 300)
+    target_compile_options(fuzz_${name} PRIVATE -O0)
+    add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${ufp4_corpus}/corpus/${name})
+  endif()
+  set_tests_properties(fuzz_${name} PROPERTIES LABELS fuzz TIMEOUT ${timeout})
 endforeach()

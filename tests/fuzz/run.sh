@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 usage='usage: tests/fuzz/run.sh [--seconds N] [--target NAME]... [--out FOLDER] [--keep]
   --seconds N    time for new inputs of each target, after its corpus; default 5
-  --target NAME  this one only; may be given again: quantize gemm_shapes c npy safetensors gguf model
+  --target NAME  this one only; may be given again: quantize gemm_shapes user_formats c npy safetensors gguf model
   --out FOLDER   for the programs, the unpacked corpus, new inputs and findings, default build/fuzz
   --keep         adds to tests/fuzz/corpus.tar.xz the new inputs that reach code which the corpus does not
 Ends with one line per target. A finding is saved as FOLDER/findings/TARGET-crash-...; tests/fuzz/README.md tells how to add it.
@@ -27,7 +27,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 [[ $seconds =~ ^[0-9]+$ ]] || { echo "--seconds is '$seconds', not a number" >&2; exit 2; }
-[ ${#targets[@]} -gt 0 ] || targets=(quantize gemm_shapes c npy safetensors gguf model)
+[ ${#targets[@]} -gt 0 ] || targets=(quantize gemm_shapes user_formats c npy safetensors gguf model)
 for target in "${targets[@]}"; do
   [ -e "$source_dir/tests/fuzz/${target}_fuzz.cpp" ] || { echo "there is no target '$target'" >&2; exit 2; }
 done
@@ -88,7 +88,7 @@ options=(-max_len=1024 -rss_limit_mb=2048 -timeout=60 -verbosity=0)
 status=0
 for target in "${targets[@]}"; do
   corpus=$out/corpus/$target found=$out/found/$target log=$out/$target.log
-  mkdir -p "$found"
+  mkdir -p "$found" "$corpus"
   if [ ! -x "$out/$target" ] || ! up_to_date "$out/$target"; then
     echo "$target: does not build:"
     cat "$out"/{kernels,"$target"}.o.build.log "$out/$target.build.log" 2>/dev/null | head -n 40

@@ -50,6 +50,9 @@ def test_quantize_has_the_bits_of_the_oracle(name, cols):
     t = numerics.random_hadamard(32, 11)
     q = ufp4.quantize(x, name, rht=ufp4.random_hadamard(32, 11), rounding=ufp4.Stochastic(7, 3))
     assert equals_oracle(q, numerics.quantize(x, fmt, t, numerics.Rounding("stochastic", 7, 3)))
+    q = ufp4.quantize(x, name, rht=ufp4.random_hadamard(64, 11), rounding=ufp4.Eden(7, 3))
+    eden = numerics.Rounding("eden", 7, 3)
+    assert equals_oracle(q, numerics.quantize(x, fmt, numerics.random_hadamard(64, 11), eden))
     if name in RULES:
         assert equals_oracle(ufp4.quantize(x, name, rule=RULES[name]), numerics.quantize(x, fmt, rule=RULES[name]))
 
@@ -80,6 +83,8 @@ def test_ms_eden_has_the_bits_of_the_oracle(cols):
         assert equals_oracle(q, numerics.ms_eden(x, numerics.random_hadamard(n, 5), 7, 3))
     with pytest.raises(ValueError, match="quantize_ms_eden: MS-EDEN needs a transform of at least the block's length"):
         ufp4.quantize_ms_eden(x, 0, ufp4.Stochastic(1))
+    with pytest.raises(ValueError, match="quantize: eden needs a transform of at least the block's length"):
+        ufp4.quantize(x, "nvfp4", rounding=ufp4.Eden(1))
 
 
 @pytest.mark.parametrize("to", FOUR_BITS)

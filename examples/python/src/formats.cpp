@@ -286,6 +286,32 @@ void bind_stochastic(nb::module_& m) {
       });
 }
 
+void bind_eden(nb::module_& m) {
+  nb::class_<eden>(
+      m, "Eden",
+      "Nearest codes, and scales that make the result unbiased over random signs: a rounding for every "
+      "format with\n"
+      "blocks of one row, after a transform of at least the block's length. Two operands of a product need "
+      "different\nstreams or seeds.")
+      .def(
+          "__init__",
+          [](eden* self, std::uint64_t seed, std::uint64_t stream) { new (self) eden{.seed = seed, .stream = stream}; },
+          nb::arg("seed"), nb::arg("stream") = 0)
+      .def_prop_ro(
+          "seed", [](const eden& e) { return e.seed; }, "The key of the random bits of the scales.")
+      .def_prop_ro(
+          "stream", [](const eden& e) { return e.stream; }, "Distinguishes operands with the same seed.")
+      .def(
+          "__eq__", [](const eden& a, const eden& b) { return a.seed == b.seed && a.stream == b.stream; },
+          nb::arg("other"), nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+      .def("__hash__", [](const eden& e) { return nb::hash(nb::make_tuple("Eden", e.seed, e.stream)); })
+      .def("__repr__", [](const eden& e) { return concat("ufp4.Eden(", e.seed, ", stream=", e.stream, ")"); })
+      .def("__getstate__", [](const eden& e) { return std::tuple(e.seed, e.stream); })
+      .def("__setstate__", [](eden& e, const std::tuple<std::uint64_t, std::uint64_t>& state) {
+        new (&e) eden{.seed = std::get<0>(state), .stream = std::get<1>(state)};
+      });
+}
+
 }  // namespace
 
 std::string list_of(std::span<const char* const> names) {
@@ -342,6 +368,7 @@ transform_spec transform_of(const char* operation, nb::handle rht) {
 rounding_spec rounding_of(const char* operation, nb::handle rounding) {
   if (rounding.is_none()) return {};
   if (nb::isinstance<stochastic>(rounding)) return nb::cast<const stochastic&>(rounding);
+  if (nb::isinstance<eden>(rounding)) return nb::cast<const eden&>(rounding);
   const std::string name = nb::cast<std::string>(nb::str(rounding));
   for (int i = 0; i < 3; ++i)
     if (name == rounding_names[i]) {
@@ -349,7 +376,7 @@ rounding_spec rounding_of(const char* operation, nb::handle rounding) {
       out.what = static_cast<rounding_spec::kind>(i);
       return out;
     }
-  reject(concat(operation, ": unknown rounding: ", name, "; it is ufp4.Stochastic(seed) or one of ",
+  reject(concat(operation, ": unknown rounding: ", name, "; it is ufp4.Stochastic(seed), ufp4.Eden(seed) or one of ",
                 list_of(rounding_names)));
 }
 
@@ -381,6 +408,7 @@ void bind_formats(nb::module_& m) {
   bind_format(m);
   bind_transform(m);
   bind_stochastic(m);
+  bind_eden(m);
 }
 
 }  // namespace ufp4::python

@@ -18,7 +18,7 @@ struct policies {
 format_spec format_of(const char* operation, nb::handle format);
 /// A Transform; a number n for random_hadamard(n); None or 0 for none.
 transform_spec transform_of(const char* operation, nb::handle rht);
-/// A Stochastic, or the name of a rounding that needs no random bits; None is the nearest, ties to even.
+/// A Stochastic, an Eden, or the name of a rounding that needs no random bits; None is the nearest, ties to even.
 rounding_spec rounding_of(const char* operation, nb::handle rounding);
 /// A Percentile, or the name of a rule; None is the format's default.
 scale_rule_spec rule_of(const char* operation, nb::handle rule);
@@ -46,7 +46,7 @@ std::string name_of(const format_spec& format);
 std::string text_of(const format_spec& format);
 std::string text_of(const transform_spec& transform);
 
-/// Adds Format, Transform, Stochastic and what makes them to the module.
+/// Adds Format, Transform, Stochastic, Eden and what makes them to the module.
 void bind_formats(nb::module_& m);
 void bind_rules(nb::module_& m);
 void bind_quantized(nb::module_& m);

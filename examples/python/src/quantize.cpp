@@ -202,7 +202,7 @@ void bind_quantize(nb::module_& m) {
         "strides.\n"
         "format: the name of a preset, or a Format.\n"
         "rht: a Transform, or n for random_hadamard(n, 0).\n"
-        "rounding: 'nearest_even' (default), 'nearest_away', 'toward_zero' or Stochastic(seed).\n"
+        "rounding: 'nearest_even' (default), 'nearest_away', 'toward_zero', Stochastic(seed) or Eden(seed).\n"
         "rule: how an amax becomes a scale: 'default', 'scale_up', 'mx_floor', 'mx_even', 'mx_ceil', "
         "'four_over_six', 'four_over_six_mae' or Percentile(per_mille).\n"
         "search: 'mse', 'mae' or Search(error, below, above): the scale near that of the rule with the smallest "
@@ -218,7 +218,7 @@ void bind_quantize(nb::module_& m) {
         "isa"_a = nb::none(),
         nb::sig("def quantize_ms_eden(x: " UFP4_ARRAY ", rht: int | Transform, rounding: Stochastic, *, " UFP4_CALL
                 ") -> QuantizedMatrix"),
-        "x [rows, columns] in nvfp4 by MS-EDEN, without bias over random signs and random bits: codes are the nearest\n"
+        "x [rows, columns] in nvfp4 by MS-EDEN (Eden is its form without bias): codes are the nearest\n"
         "ones; scales are corrected for each run of the transform, then rounded with the random bits of `rounding`.\n"
         "The operands of one product need different random bits. ValueError: no transform, or another argument that "
         "does\n"

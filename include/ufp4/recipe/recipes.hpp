@@ -95,7 +95,7 @@ constexpr training_recipe te_four_over_six_recipe(std::uint64_t seed) {
 }
 
 /// Quartet II (arXiv 2601.22813): fprop in nvfp4 under four_over_six; in dgrad and wgrad, random_hadamard<128> and
-/// MS-EDEN on both operands, an unbiased estimate. Signs are drawn at each step.
+/// MS-EDEN on both operands. Signs are drawn at each step.
 constexpr training_recipe quartet2_recipe(std::uint64_t seed) {
   training_recipe r = uniform_recipe(seed, {.format = spec_of<nvfp4>, .rule = four_over_six{}});
   const operand_policy backward{.format = spec_of<nvfp4>, .transform = random_hadamard<128>{}, .ms_eden = true};

@@ -11,7 +11,7 @@ Every operation has the bits of the C++ library. An argument that does not fit i
 """
 from ._array import Array
 from ._cast import CastReport
-from ._core import (Format, Percentile, PrepackedMatrix, QuantizedMatrix, Search, Stochastic, Transform, amax, cast,
+from ._core import (Eden, Format, Percentile, PrepackedMatrix, QuantizedMatrix, Search, Stochastic, Transform, amax, cast,
                     explain_matmul, fake_quantize, format, formats, hadamard, hadamard_forward, hadamard_inverse, linear_backward_input,
                     linear_backward_weight, linear_forward, matmul, measure, prepack, quantize, quantize_ms_eden, random_hadamard,
                     recipes, signed_hadamard)
@@ -20,7 +20,7 @@ from ._files import load, save
 from ._linear import Linear
 from ._measurement import Measurement
 
-__all__ = ["Array", "CastReport", "Format", "Linear", "Measurement", "Percentile", "PrepackedMatrix", "QuantizedMatrix", "Search",
+__all__ = ["Array", "CastReport", "Eden", "Format", "Linear", "Measurement", "Percentile", "PrepackedMatrix", "QuantizedMatrix", "Search",
            "Stochastic", "Transform", "__version__", "amax", "cast", "explain_matmul", "fake_quantize", "format", "formats", "hadamard", "hadamard_forward",
            "hadamard_inverse", "linear_backward_input", "linear_backward_weight", "linear_forward", "load", "matmul",
            "measure", "prepack", "quantize", "quantize_ms_eden", "random_hadamard", "recipes", "save", "signed_hadamard"]
