@@ -933,8 +933,10 @@ def user_transform(rng):
 
 
 def user_shape(rng, f, n):
-  rows = int(rng.choice([0, 1, 1, 2, 3, 5])) if f.strip_rows == 1 else int(rng.integers(0, 2 * f.strip_rows + 2))
-  return rows, any_shape(rng, whole_columns(f, n) if chance(rng, .5) else max(n, f.block), False)[1]
+  run = whole_columns(f, n) if chance(rng, .5) else max(n, f.block)
+  rows = int(rng.choice([1, 1, 2, 3, 5])) if f.strip_rows == 1 else int(rng.integers(1, 2 * f.strip_rows + 2))
+  shape = rows, max(1, any_shape(rng, run, False)[1])
+  return shape if chance(rng, .97) else (shape[0] * int(rng.integers(0, 2)), 0)
 
 
 def critical_magnitudes(f):
@@ -1076,7 +1078,7 @@ def user_gemm(rng, index):
   fa = any_format(rng)
   fb = any_format(rng, cols=fa.block)
   transform = user_transform(rng).built()
-  m, n, k = gemm_shape(rng)
+  m, n, k = gemm_shape(rng) if chance(rng, .1) else np.maximum(gemm_shape(rng), 1).tolist()
   raw = chance(rng, .5)
   (a, a_numbers), (b, b_numbers) = (user_matrix(rng, f, transform, r, k, raw) for f, r in ((fa, m), (fb, n)))
   alpha, beta = any_factors(rng)
