@@ -8,6 +8,7 @@
 #include "support/rejection.hpp"
 #include "support/seed.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -247,6 +248,22 @@ TEST_CASE("a product with an operand of outer scales is that of its decoded bloc
   check(quantize<tetrajet2>(x), quantize<tetrajet2>(w));
   check(quantize<by_48>(x), quantize<by_48>(w));
   check(quantize<by_48>(x), quantize<nvfp4>(w));
+}
+
+TEST_CASE("a matrix with outer scales of rows has the tensor scale 1, on a grid of tiny values too", "[outer]") {
+  float values[16];
+  for (int c = 0; c < 16; ++c) values[c] = std::ldexp(static_cast<float>(c - 8), -140);
+  format_spec format = spec_of<nvfp4_rows>;
+  format.grid = grid4::of(values);
+  const matrix<float> x = uneven(5);
+  const any_quantized q = quantize(format, x);
+  CHECK(q.tensor_scale() == 1.0f);
+  matrix<float> c(rows, rows), y(rows, cols);
+  quantized_gemm(q, q, c, {});
+  dequantize(q, y);
+  double exact = 0;
+  for (std::size_t k = 0; k < cols; ++k) exact += static_cast<double>(y(0, k)) * static_cast<double>(y(0, k));
+  CHECK(std::fabs(static_cast<double>(c(0, 0)) - exact) <= 1e-4 * exact);
 }
 
 TEST_CASE("what cannot apply to outer scales is rejected", "[outer]") {

@@ -90,9 +90,10 @@ float amax_of(const cpu::context& ctx, const cpu::detail::quantize_job& job) {
 template <quantizer_target F>
 using preset_of = std::conditional_t<any_block_format<F>, void, F>;
 
+/// The constants of a format with outer scales of rows or segments are those of each of them; its tensor scale stays 1.
 template <class Coder>
 void constants_into(Coder* coder, float global_amax) {
-  coder->tensor = constants_of(*coder, global_amax);
+  if (!coder->format.has_outer_array()) coder->tensor = constants_of(*coder, global_amax);
 }
 
 /// The coder of a format under options, or of a compat preset. Its constants are computed in the exact environment.

@@ -288,8 +288,9 @@ class Case:
 
 @dataclasses.dataclass
 class Field:
-  """bits: compared as they are; float: any NaN equals any NaN; close: binary64 to a relative 1e-10 (sums in any order);
-  bound: within `slack` of the value, NaN where the value is NaN, unjudged where slack is infinite."""
+  """bits: compared as they are; float: any NaN equals any NaN; close: binary64 to 1e-10 of the larger of it and 1 (sums
+  in any order); relative: to 1e-10 of it; bound: within `slack` of the value, NaN where the value is NaN, unjudged
+  where slack is infinite."""
   name: str
   mode: str
   value: np.ndarray
@@ -600,7 +601,7 @@ def casts(rng, index):
     q.scales[...] = rng.integers(100, 100 + int(rng.integers(1, 24)), q.scales.shape)
 
   def expect():
-    out, report = model.cast(q, PRESETS[to])
+    out, report, _ = model.cast(q, PRESETS[to])
     return [Field("padded_cols", "bits", np.array([out.padded_cols], np.uint64)), Field("codes", "bits", out.packed()),
             Field("scales", "bits", out.scale_bytes()),
             Field("tensor_scale", "bits", model.bits_of([out.tensor_scale])),
@@ -795,6 +796,313 @@ def bin_bias(_, index):
       Field("bias", "close", np.array([model.bin_bias(e, i) for i in range(8)]))])
 
 
+# ---- Formats of a program's own ------------------------------------------------------------------------------------
+
+RULE_KINDS = ("nearest", "scale_up", "mx_floor", "mx_even", "mx_ceil", "four_over_six", "percentile")
+GRID_ERRORS = ("squared", "absolute", "largest")
+SPANS = (None, "tensor", "row", "segment")
+FACTORS = (1., 4., .25, f32(6) / f32(7), 1.5, 2.**40, 2.**-40, .3)
+
+
+def chance(rng, p):
+  return bool(rng.random() < p)
+
+
+def grid_exponent(rng):
+  """Of the unit of a grid: half of them 0, the others anywhere in binary32, its ends among them."""
+  least, most = ((-149, 123), (-149, -119), (93, 123), (-8, 1))[rng.integers(0, 4)]
+  return int(rng.integers(least, most)) if chance(rng, .5) else 0
+
+
+def any_grid(rng):
+  """Sixteen finite numbers, some of them equal, with a +0: integers times a power of two, E2M1, or any numbers."""
+  kind, signs = int(rng.integers(0, 9)), np.repeat([1., -1.], 8)
+  if kind == 0:
+    v = rng.integers(-1, 2, 16)
+  elif kind == 1:
+    v = np.arange(16) % 8 * signs
+  elif kind == 2:
+    v = np.tile(np.array(model.E2M1.magnitudes) * 2, 2) * signs
+    v[rng.integers(8, 16)] += 5 * chance(rng, .25)
+  elif kind == 3:
+    v = rng.integers(0, 16, 16) * rng.choice([1, -1])  # one-sided
+  elif kind == 4:
+    v = np.arange(16) - 8
+  elif kind == 5:
+    v = (rng.integers(0, 256, 16) - 127.5) / 128 * rng.integers(1, 257, 16)
+  elif kind == 6:
+    v = rng.standard_normal(16)
+  else:
+    v = rng.integers(-12, 13, 16)
+  v = np.ldexp(np.asarray(v, np.float64), grid_exponent(rng)).astype(f32) + f32(0)
+  v[~np.isfinite(v)] = 1
+  v[0 if kind in (1, 2) else rng.integers(0, 16)] = 0
+  if chance(rng, .25):
+    v[rng.integers(0, 16)] = -0.
+  usable = (model.bits_of(v) == 0).any() and len(np.unique(v)) > 1
+  return model.UserGrid.of("user", v) if usable else any_grid(rng)
+
+
+def any_block(rng):
+  """(rows, columns), mostly one row; up to 1024 elements, seldom 4096."""
+  rows, cols = 1, 2**int(rng.integers(1, 9))
+  if chance(rng, .25):
+    rows = cols
+  elif chance(rng, .25):
+    rows = 2**int(rng.integers(0, 8))
+  most = 4096 if chance(rng, .05) else 1024
+  return (rows, cols) if rows <= 128 and rows * cols <= most else any_block(rng)
+
+
+def any_groups(rng, cols):
+  wide = cols >> int(rng.integers(0, 4))
+  narrow = wide >> int(rng.integers(1, 4)) if chance(rng, .5) else 0
+  groups = tuple(g for g in (wide, narrow) if g)
+  return groups if sum(cols // g for g in groups) <= 24 else ()
+
+
+def any_format(rng, rows=None, cols=None):
+  """A valid format."""
+  block = any_block(rng)
+  rows, cols = rows or block[0], cols or block[1]
+  scale = model.SCALES[rng.integers(0, 6)]
+  more, groups, outer, outer_type = (), (), None, None
+  if chance(rng, .33):
+    count = int(rng.integers(1, 4)) if scale.bytes == 1 and chance(rng, .33) else 1
+    more = tuple((any_grid(rng), f32(FACTORS[rng.integers(0, 8)])) for _ in range(count))
+  elif scale.bytes == 1 and rows == 1 and chance(rng, .33):
+    groups = any_groups(rng, cols)
+  if scale in (model.E4M3, model.UE5M3) and chance(rng, .67):
+    outer = SPANS[rng.integers(1, 4)]
+    narrow = sum(cols // g for g in groups) <= 8
+    outer_type = model.BF16 if chance(rng, .33) and (outer == "tensor" or narrow) else None
+    outer = cols * int(rng.integers(1, 10)) if outer == "segment" else outer
+  f = Format("user", any_grid(rng), scale, cols, outer == "tensor", more=more, groups=groups,
+             outer=None if outer == "tensor" else outer, outer_type=outer_type, rows=rows)
+  largest = [f32(f.grid(g).qmax * f.factor(g)) * f32(2**len(groups)) for g in range(len(more) + 1)]
+  return f if all(0 < q < np.inf for q in largest) else any_format(rng, rows, cols)
+
+
+def described(f):
+  """A format in a message."""
+  grids = [(f.grid(g).by_code, float(f.factor(g))) for g in range(len(f.more) + 1)]
+  return dict(grids=grids, scale=f.scale.name, block=(f.strip_rows, f.block), groups=f.groups,
+              outer="tensor" if f.tensor_scale else f.outer, outer_type=f.outer_type and f.outer_type.name)
+
+
+def pack_format(f):
+  grids = [f.grid(g).values for g in range(len(f.more) + 1)]
+  span = "tensor" if f.tensor_scale else "segment" if isinstance(f.outer, int) else f.outer
+  wide, narrow = (*f.groups, 0, 0)[:2]
+  numbers = (model.SCALES.index(f.scale), f.strip_rows, f.block, wide, narrow, SPANS.index(span),
+             int(f.outer_type is model.BF16), f.outer if span == "segment" else 0)
+  return pack(np.concatenate(grids), np.array([f.factor(g) for g in range(1, len(grids))], f32),
+              np.array(numbers, np.int64))
+
+
+def pack_rule(r):
+  window = [255 if w is None else w for w in (r.below, r.above)]
+  return pack(np.array([RULE_KINDS.index(r.name), r.searches, r.absolute, *window, r.per_mille,
+                        GRID_ERRORS.index(r.grids)], np.int64))
+
+
+def pack_user_matrix(q, numbers=None):
+  """numbers: of the grids of the blocks as they are stored, where they may be too large."""
+  stored = q if numbers is None else dataclasses.replace(q, grids=numbers)
+  t = q.transform
+  named = NamedTransform("signed", t.n, 0, t.signs, t.to_bf16) if t.n > 1 else NamedTransform()
+  return pack_format(q.format) + pack_transform(named) + pack(q.packed(), stored.scale_bytes(), np.array(
+      [q.tensor_scale], f32), q.rows, q.cols)
+
+
+def any_rule(rng, f):
+  """A scale rule that applies to the format."""
+  names = ["nearest", "percentile"] if f.scale is not model.E8M0 else ["mx_floor", "mx_even", "mx_ceil", "percentile"]
+  if f.scale not in (model.E8M0, model.FLOAT):
+    names.append("scale_up")
+  if f.two_level and f.element.qmax == 6 and not f.more and not f.groups:
+    names.append("four_over_six")
+  name = str(rng.choice(names)) if chance(rng, .6) else model.default_rule(f)
+  grids = GRID_ERRORS[rng.integers(0, 3)] if f.more else "squared"
+  searches = name != "four_over_six" and chance(rng, .35)
+  most = (31, 40) if chance(rng, .1) else (6, 12)
+  below, above = (int(rng.integers(0, m + 1)) for m in most) if chance(rng, .5) else (None, None)
+  return model.Rule(name, searches, chance(rng, .5), below, above, int(rng.integers(1, 1001)), grids)
+
+
+def user_transform(rng):
+  return any_transform(rng, False, *(("none", 1), ("none", 1), ("none", 1), ("random", 16), ("random", 64),
+                                     ("plain", 64))[int(rng.integers(0, 6))])
+
+
+def user_shape(rng, f, n):
+  run = whole_columns(f, n) if chance(rng, .5) else max(n, f.block)
+  rows = int(rng.choice([1, 1, 2, 3, 5])) if f.strip_rows == 1 else int(rng.integers(1, 2 * f.strip_rows + 2))
+  shape = rows, max(1, any_shape(rng, run, False)[1])
+  return shape if chance(rng, .97) else (shape[0] * int(rng.integers(0, 2)), 0)
+
+
+def critical_magnitudes(f):
+  """Amaxes near which a constant of the format overflows, saturates or underflows."""
+  Q = [float(f32(f.grid(g).qmax * f.factor(g))) * 2**len(f.groups) for g in range(len(f.more) + 1)]
+  largest = float(f.scale.largest) if f.scale is not model.E8M0 else 2.**127
+  least = {model.FLOAT: 2.**-149, model.BF16: 2.**-133, model.E4M3: 2.**-9, model.UE5M3: 2.**-17, model.E8M0: 2.**-127,
+           model.E6M2: 2.**-48}[f.scale]
+  most = float(model.FLT_MAX)
+  points = [most, 2.**-126, 2.**-149]
+  for q in Q:
+    points += [q, q * largest, q * least, q * most, q * 2.**-149, q * 2.**-126, largest, least]
+    if f.two_level:
+      outer = float(model.largest_outer(f))
+      points += [q * largest * outer, q * least * outer, largest * outer, q * largest / most, largest / min(1, q),
+                 q * largest * 2.**-126]
+  return [p for p in points if 0 < p <= 2 * most]
+
+
+def user_numbers(rng, rows, cols, f):
+  """(kind, matrix): of KINDS, or near the magnitudes at which constants of the format overflow or underflow."""
+  if chance(rng, .5):
+    kind = KINDS[rng.integers(0, len(KINDS))]
+    x = matrix(rng, rows, cols, kind, f)
+    return kind, x if kind in ("any_bits", "holes", "inf_block") else np.nan_to_num(x)
+  kind = ("near_constants", "near_constants", "near_largest", "near_least", "magnitude")[rng.integers(0, 5)]
+  shape = (rows, cols)
+  x = np.sign(rng.standard_normal(shape)) * np.exp2(-rng.uniform(0, rng.choice([1, 8, 60]), shape))
+  if kind == "near_constants":
+    points = critical_magnitudes(f)
+    x = x * (points[rng.integers(0, len(points))] * rng.choice([1, 1, .5, 2, rng.uniform(.2, 5)]))
+  else:
+    x = x * 2.**(128 if kind == "near_largest" else -140 if kind == "near_least" else int(rng.integers(-150, 130)))
+  if chance(rng, .3):
+    x[:, ::int(rng.integers(1, 8))] = 0
+  if chance(rng, .2):
+    x[:, : f.block] = 0
+  return kind, np.clip(x, -float(model.FLT_MAX), float(model.FLT_MAX)).astype(f32)
+
+
+def user_quantize(rng, index):
+  f = any_format(rng)
+  transform, rounding, rule = user_transform(rng), any_rounding(rng), any_rule(rng, f)
+  data, x = user_numbers(rng, *user_shape(rng, f, transform.n), f)
+  amax = any_amax(rng, x) if f.tensor_scale and chance(rng, .3) else None
+  payload = pack("user_quantize") + pack_format(f) + pack_matrix(x, layout=str(rng.choice(["packed", "strided"])))
+  payload += pack_transform(transform) + pack_rounding(rounding) + pack_rule(rule)
+  payload += pack(amax is not None, np.array([0 if amax is None else amax], f32))
+  return Case("user/quantize", index, dict(format=described(f), data=data, shape=x.shape, rule=rule, rounding=rounding,
+              transform=(transform.kind, transform.n, transform.to_bf16), tensor_amax=amax), payload,
+              lambda: quantize_fields(model.quantize(x, f, transform.built(), rounding, rule, amax)))
+
+
+def any_scales(rng, f, shape):
+  """Bits of any scales; most of them positive and close together."""
+  if f.scale in (model.FLOAT, model.BF16):
+    middle, width = rng.uniform(-140, 126), rng.choice([0, 1, 12, 60])
+    scales = f.scale.encode(np.exp2(np.clip(rng.uniform(middle - width, middle + width, shape), -149, 127)).astype(f32))
+    special = f.scale.encode(model.float_of(rng.choice(np.array(
+        [0, 1, 0x7F7FFFFF, 0x7FC00000, 0x7F000000, 0x800000], np.uint32), shape)))
+    sign = 0x80000000 if f.scale is model.FLOAT else 0x8000
+  else:
+    middle, width = int(rng.integers(0, f.scale.nan)), int(rng.choice([1, 2, 24, 256]))
+    scales = np.clip(rng.integers(middle - width + 1, middle + width, shape), 0, f.scale.nan - 1)
+    special, sign = np.where(rng.random(shape) < .5, f.scale.nan, 0), 0x80
+  scales = np.where(rng.random(shape) < rng.choice([0, 0, .1]), special, scales).astype(np.uint32)
+  if f.scale in (model.FLOAT, model.BF16, model.E4M3) and not f.sign_has_grid:
+    scales |= np.where(rng.random(shape) < rng.choice([0, 0, .1, .5]), sign, 0).astype(np.uint32)
+  return scales
+
+
+def any_outer(rng, f, shape):
+  values = np.exp2(rng.uniform(-1, 1, shape) * rng.choice([0, 1, 40, 126]) + rng.choice([0, 0, -20, 20]))
+  values = np.clip(values, 2.**-126, float(model.FLT_MAX)).astype(f32)
+  if chance(rng, .5):
+    values = np.exp2(np.round(np.log2(values))).astype(f32)
+  if values.size and chance(rng, .5):
+    values[...] = values.flat[0]
+  return (f.outer_type or model.FLOAT).encode(values)
+
+
+def user_matrix(rng, f, transform, rows, cols, raw):
+  """(matrix of a format, stored numbers of the grids): of numbers, or any codes and scales."""
+  if not raw:
+    return model.quantize(user_numbers(rng, rows, cols, f)[1], f, transform), None
+  padded = model.round_up(cols, max(transform.n, f.block))
+  strips, count = -(-rows // f.strip_rows), len(f.more) + 1
+  shape = (strips, padded // f.block)
+  codes = rng.integers(0, 16, (rows, padded)).astype(np.uint8)
+  if chance(rng, .3):
+    codes[rng.random(codes.shape) < .8] = f.element.zero
+  outer, tensor = None, model.ONE
+  if f.outer is not None:
+    outer = any_outer(rng, f, (strips, -(-padded // max(f.covered(padded), 1))))
+  elif f.tensor_scale:
+    tensor = (f.outer_type or model.FLOAT).decode(any_outer(rng, f, (1,)))[0]
+  grids = rng.integers(0, count, shape) if f.more else None
+  if grids is not None and chance(rng, .5):
+    grids[...] = grids.flat[0] if grids.size else 0
+  exponents = [rng.integers(0, 2, (rows, padded // size)).astype(np.uint8) for size in f.groups] or None
+  numbers = None
+  if f.more and not f.sign_has_grid and chance(rng, .5):
+    numbers = np.where((grids == count - 1) & (rng.random(shape) < .5), rng.integers(count, 256, shape), grids)
+  return model.Quantized(f, rows, cols, codes, any_scales(rng, f, shape), tensor, transform, outer=outer, grids=grids,
+                         exponents=exponents), numbers
+
+
+def user_cast(rng, index):
+  f = any_format(rng)
+  to = any_format(rng, f.strip_rows, None if chance(rng, .5) else f.block)
+  if chance(rng, .2):
+    to = f
+  elif chance(rng, .5):  # of the same grid, or of one with steps in a ratio of a power of two
+    by = 2.**int(rng.integers(-3, 4))
+    values = [float(f32(v * by)) for v in f.element.by_code]
+    if chance(rng, .5):
+      values = [float(v) for v in rng.permutation(values)]
+    same = model.UserGrid.of("user", values)
+    ends = [v for v in np.abs(values) if v]
+    changed = dataclasses.replace(to, element=same)
+    if ends and (model.bits_of(same.values) == 0).any() and max(ends) * 2.**len(to.groups) < float(model.FLT_MAX):
+      to = changed
+  transform, raw = user_transform(rng).built(), index % 2 == 0
+  q, numbers = user_matrix(rng, f, transform, *user_shape(rng, f, transform.n), raw)
+
+  def expect():
+    out, report, sums = model.cast(q, to)
+    return [Field("padded_cols", "bits", np.array([out.padded_cols], np.uint64)), Field("codes", "bits", out.packed()),
+            Field("scales", "bits", out.scale_bytes()),
+            Field("tensor_scale", "bits", model.bits_of([out.tensor_scale])),
+            Field("report", "bits", np.array(report, np.uint64)), Field("signal, noise", "relative", np.array(sums))]
+
+  return Case("user/cast", index, dict(format=described(f), to=described(to), shape=(q.rows, q.cols), raw=raw,
+              transform=transform.n), pack("user_cast") + pack_format(to) + pack_user_matrix(q, numbers), expect)
+
+
+def user_gemm(rng, index):
+  exact = index % 2 == 0
+  fa = any_format(rng)
+  fb = any_format(rng, cols=fa.block)
+  transform = user_transform(rng).built()
+  m, n, k = gemm_shape(rng) if chance(rng, .1) else np.maximum(gemm_shape(rng), 1).tolist()
+  raw = chance(rng, .5)
+  (a, a_numbers), (b, b_numbers) = (user_matrix(rng, f, transform, r, k, raw) for f, r in ((fa, m), (fb, n)))
+  alpha, beta = any_factors(rng)
+  if not exact:
+    alpha = f32(rng.choice([1, -1, .5, 3.1415927, 2.**100, 2.**-100]))
+  c = any_c(rng, (m, n), beta, "float")
+  mode = "exact_blocks" if exact else "fast"
+  payload = pack("user_gemm", mode) + pack_user_matrix(a, a_numbers) + pack_user_matrix(b, b_numbers)
+  payload += pack_matrix(c, layout=str(rng.choice(["packed", "strided"]))) + pack(np.array([alpha, beta], f32))
+
+  def expect():
+    if exact:
+      return [Field("c", "float", model.exact_blocks(a, b, alpha, beta, c))]
+    bound = bound_field(*model.fast_bound(model.wide(a), model.wide(b), a.tensor_scale, b.tensor_scale, alpha, beta,
+                                          c), "float")
+    return [dataclasses.replace(bound, name=name) for name in ("least c", "greatest c")]
+
+  return Case("user/gemm", index, dict(mode=mode, formats=(described(fa), described(fb)), mnk=(m, n, k), raw=raw,
+              transform=transform.n, alpha=alpha, beta=beta), payload, expect)
+
+
 def families():
   """name: (how many at scale 1, maker)."""
   out = {"convert": (20, convert)}
@@ -810,7 +1118,8 @@ def families():
               "gemm_plain/exact_blocks": (120, gemm_plain("exact_blocks")), "gemm_plain/fast": (60, gemm_plain("fast")),
               "gemm_fly": (60, gemm_fly), "compat": (40 * len(compat.QUANTIZERS), other_project),
               "ms_eden": (120, ms_eden), "derive": (20, derive), "linear": (30 * len(model.RECIPES), linear),
-              "measure": (100, measure), "bin_bias": (4, bin_bias)})
+              "measure": (100, measure), "bin_bias": (4, bin_bias),
+              "user/quantize": (240, user_quantize), "user/cast": (160, user_cast), "user/gemm": (120, user_gemm)})
   return out
 
 

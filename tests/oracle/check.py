@@ -69,6 +69,8 @@ def compare(field, raw):
     differs = got != want
   elif field.mode == "float":
     differs = (model.bits_of(got) != model.bits_of(want)) & ~(np.isnan(got) & np.isnan(want))
+  elif field.mode == "relative":
+    differs = ~(np.abs(got - want) <= 1e-10 * np.abs(want))
   elif field.mode == "close":
     differs = ~(np.abs(got - want) <= 1e-10 * np.maximum(1, np.abs(want)))
   else:
@@ -104,46 +106,58 @@ def judge(case, result):
 
 
 def chosen_cases(args):
+  """Batches of cases."""
   if args.only:
     family, _, index = args.only.rpartition(":")
-    yield cases.make(args.seed, family, int(index))
+    yield [cases.make(args.seed, family, int(index))]
     return
-  for family, (count, _) in cases.families().items():
-    if fnmatch.fnmatchcase(family, args.family):
-      for index in range(max(1, round(count * args.cases)) if family != "bin_bias" else count):
-        yield cases.make(args.seed, family, index)
+  counts = {family: count for family, (count, _) in cases.families().items()
+            if fnmatch.fnmatchcase(family, args.family)}
+  if not counts:
+    sys.exit(f"no family matches --family {args.family}")
+  if not args.seconds:
+    yield [cases.make(args.seed, family, index) for family, count in counts.items()
+           for index in range(max(1, round(count * args.cases)) if family != "bin_bias" else count)]
+    return
+  end, first = time.time() + args.seconds, 0
+  while time.time() < end:  # of every family in turn
+    yield [cases.make(args.seed, family, index) for index in range(first, first + 20)
+           for family, count in counts.items() if family != "bin_bias" or index < count]
+    first += 20
 
 
 def main():
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument("--driver", required=True, help="the built tests/oracle/driver.cpp")
-  parser.add_argument("--seed", type=int, default=20606, help="of all cases (default %(default)s)")
-  parser.add_argument("--cases", type=float, default=1, help="times the usual number of cases (default 1: about 4000)")
+  parser.add_argument("--seed", type=int, help="of all cases (default 20606; with --seconds another one every time)")
+  parser.add_argument("--cases", type=float, default=1, help="times the usual number of cases (default 1: about 4500)")
+  parser.add_argument("--seconds", type=float, help="cases of the families in turn until this time is over")
   parser.add_argument("--family", default="*", help="only families that match this pattern")
   parser.add_argument("--only", metavar="FAMILY:INDEX", help="one case")
   args = parser.parse_args()
+  if args.seed is None:
+    args.seed = int.from_bytes(os.urandom(4), "little") if args.seconds else 20606
   print(f"seed {args.seed}", flush=True)
   begin = time.time()
-  todo = list(chosen_cases(args))
-  if not todo:
-    sys.exit(f"no family matches --family {args.family}")
 
-  results, ended = ask(args.driver, [case.payload for case in todo])
-  total, wrong = collections.Counter(), collections.Counter()
-  for at, case in enumerate(todo):
-    total[case.family] += 1
-    problem = judge(case, results[at] if at < len(results) else None)
-    if problem:
-      wrong[case.family] += 1
-      if wrong[case.family] <= SHOWN_PER_FAMILY:
-        name = case.family.partition("/")[0] if case.family.startswith(("linear/", "compat/")) else case.family
-        print(f"MISMATCH --seed {args.seed} --only {name}:{case.index}\n  {case.about}\n  {problem}", flush=True)
+  total, wrong, failures = collections.Counter(), collections.Counter(), []
+  for batch in chosen_cases(args):
+    results, ended = ask(args.driver, [case.payload for case in batch])
+    failures += [ended] if ended != 0 else []
+    for at, case in enumerate(batch):
+      total[case.family] += 1
+      problem = judge(case, results[at] if at < len(results) else None)
+      if problem:
+        wrong[case.family] += 1
+        if wrong[case.family] <= SHOWN_PER_FAMILY:
+          name = case.family.partition("/")[0] if case.family.startswith(("linear/", "compat/")) else case.family
+          print(f"MISMATCH --seed {args.seed} --only {name}:{case.index}\n  {case.about}\n  {problem}", flush=True)
   for family, count in total.items():
     print(f"{family:34s} {count:5d} cases  {wrong[family]:5d} mismatches")
   print(f"{sum(total.values())} cases, {sum(wrong.values())} mismatches, {time.time() - begin:.0f} s")
-  if ended != 0:
+  for ended in failures:
     print(f"the driver ended with status {ended}")
-  sys.exit(1 if ended != 0 or wrong else 0)
+  sys.exit(1 if failures or wrong else 0)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ class answer {
   void add(const Range& values) {
     fields_.emplace_back(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(*values.data()));
   }
+  friend bool operator==(const answer&, const answer&) = default;
   void write(std::ostream& out, std::uint64_t status) const {
     const auto put = [&](std::uint64_t v) { out.write(reinterpret_cast<const char*>(&v), sizeof v); };
     put(status);
@@ -160,8 +161,12 @@ stored<float> float_output(std::size_t rows, std::size_t cols) {
   return {"strided", rows, cols, std::vector<std::uint32_t>(rows * cols, 0xFFFFFFFFu)};
 }
 
+/// Every NaN has the same bits in an answer.
 void add_output(answer& out, stored<float>& result) {
-  out.add(result.elements());
+  auto elements = result.elements();
+  for (auto& bits : elements)
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) bits = 0x7FC00000u;
+  out.add(elements);
   result.expect_gaps_intact();
 }
 
@@ -507,14 +512,15 @@ void run_convert(reader& in, answer& out) {
 }
 
 template <class Quantized>
-void add_quantized(answer& out, const Quantized& q, const ufp4::quantize_report& report) {
+void add_quantized(answer& out, const Quantized& q, const ufp4::quantize_report& report,
+                   const ufp4::cpu::context& ctx = {}) {
   out.add(std::array{static_cast<std::uint64_t>(q.padded_cols())});
   out.add(q.codes());
   out.add(q.scale_bytes());
   out.add(std::array{static_cast<float>(q.tensor_scale())});
   out.add(std::array<std::uint64_t, 3>{report.nonfinite_blocks, report.saturated, report.underflowed_scales});
   auto decoded = float_output(q.rows(), q.cols());
-  dequantize(q, decoded.out());
+  dequantize(q, decoded.out(), ctx);
   add_output(out, decoded);
 }
 
@@ -943,6 +949,165 @@ void run_bin_bias(reader& in, answer& out) {
   unknown("element", name);
 }
 
+// ---- Formats of a program's own, as data ----
+
+/// A format, and the further grids that it refers to.
+struct user_format {
+  std::array<ufp4::detail::scaled_grid, 3> more{};
+  ufp4::format_spec spec{};
+
+  explicit user_format(reader& in) {
+    const auto values = in.array<float>(), factors = in.array<float>();
+    spec.grid = grid_at(values, 0);
+    for (std::size_t g = 0; g < factors.size(); ++g) more.at(g) = {grid_at(values, g + 1), factors[g]};
+    spec.choice = {static_cast<int>(factors.size()), more.data()};
+    const auto n = in.array<std::int64_t>();
+    const auto number = [&](std::size_t i) { return static_cast<int>(n.at(i)); };
+    spec.scale = static_cast<ufp4::scale_kind>(number(0));
+    spec.block = {number(1), number(2), {number(3), number(4)}};
+    spec.outer = {static_cast<ufp4::outer_scale::kind>(number(5)), static_cast<ufp4::scale_kind>(number(6)), number(7)};
+  }
+  user_format(const user_format&) = delete;
+
+ private:
+  static ufp4::grid4 grid_at(const std::vector<float>& values, std::size_t g) {
+    float of_code[16];
+    for (std::size_t c = 0; c < 16; ++c) of_code[c] = values.at(16 * g + c);
+    return ufp4::grid4::of(of_code);
+  }
+};
+
+ufp4::transform_spec read_transform(reader& in) {
+  ufp4::transform_spec spec;
+  with_transform<true>(transform_case{in}, [&](const auto&... t) { ((spec = t.spec()), ...); });
+  return spec;
+}
+ufp4::rounding_spec read_rounding(reader& in) {
+  ufp4::rounding_spec spec;
+  with_rounding<true>(rounding_case{in}, [&](auto policy) { spec = policy; });
+  return spec;
+}
+ufp4::scale_rule_spec read_rule(reader& in) {
+  const auto n = in.array<std::int64_t>();
+  return {static_cast<ufp4::scale_rule_spec::kind>(n.at(0)),
+          n.at(1) != 0,
+          static_cast<ufp4::search_error>(n.at(2)),
+          {static_cast<std::uint8_t>(n.at(3)), static_cast<std::uint8_t>(n.at(4))},
+          static_cast<std::uint16_t>(n.at(5)),
+          static_cast<ufp4::search_error>(n.at(6))};
+}
+
+/// A matrix of such a format, and the bytes that it refers to.
+struct user_quantized {
+  user_format format;
+  ufp4::transform_spec transform;
+  std::vector<std::uint8_t> codes, scales;
+  float tensor_scale;
+  std::size_t rows, cols;
+
+  explicit user_quantized(reader& in)
+      : format{in},
+        transform{read_transform(in)},
+        codes{in.array<std::uint8_t>()},
+        scales{in.array<std::uint8_t>()},
+        tensor_scale{in.array<float>().at(0)},
+        rows{in.size()},
+        cols{in.size()} {}
+  ufp4::any_quantized_view view() const {
+    return {format.spec, codes, std::as_bytes(std::span(scales)), tensor_scale, rows, cols, transform};
+  }
+};
+
+/// Calls f(context, isa's name) on every instruction set of the machine, scalar first.
+template <class Function>
+void on_every_isa(Function f) {
+  for (const auto isa : ufp4::cpu::all_isas)
+    if (ufp4::cpu::available().has(isa)) f(ufp4::cpu::context{.threads = 1, .isa = isa}, ufp4::cpu::name(isa));
+}
+/// The answer of f(context, answer), which every instruction set must give.
+template <class Function>
+void same_on_every_isa(answer& out, Function f) {
+  on_every_isa([&](const ufp4::cpu::context& ctx, const char* name) {
+    answer here;
+    f(ctx, here);
+    if (ctx.isa == ufp4::cpu::isa::scalar) out = here;
+    if (here != out) throw std::runtime_error(std::string(name) + " differs from scalar");
+  });
+}
+
+void run_user_quantize(reader& in, answer& out) {
+  const user_format format{in};
+  const auto x = float_matrix(in);
+  const auto transform = read_transform(in);
+  const auto rounding = read_rounding(in);
+  const auto rule = read_rule(in);
+  const bool has_amax = in.scalar() != 0;
+  const ufp4::tensor_amax amax{in.array<float>().at(0)};
+  same_on_every_isa(out, [&](const ufp4::cpu::context& ctx, answer& here) {
+    ufp4::quantize_report report;
+    const auto run = [&](const auto&... more) {
+      const auto q = ufp4::quantize(format.spec, x.view(), transform, rounding, rule, ufp4::count_into{report}, ctx,
+                                    more...);
+      add_quantized(here, q, report, ctx);
+    };
+    has_amax ? run(amax) : run();
+  });
+}
+
+void run_user_cast(reader& in, answer& out) {
+  const user_format to{in};
+  const user_quantized from{in};
+  same_on_every_isa(out, [&](const ufp4::cpu::context& ctx, answer& here) {
+    ufp4::cast_report report;
+    const ufp4::any_quantized q = ufp4::cast(from.view(), to.spec, report, ctx);
+    here.add(std::array{static_cast<std::uint64_t>(q.padded_cols())});
+    here.add(q.codes());
+    here.add(q.scale_bytes());
+    here.add(std::array{q.tensor_scale()});
+    here.add(std::array<std::uint64_t, 3>{report.blocks, report.inexact_blocks, report.inexact_elements});
+    here.add(std::array{report.signal, report.noise});
+  });
+}
+
+/// exact_blocks: the product. Other modes: of each element the least and the greatest that an instruction set gives, or
+/// a NaN. With B as it is and prepacked.
+void run_user_gemm(reader& in, answer& out) {
+  auto options = options_named(in.bytes());
+  const user_quantized a{in}, b{in};
+  const auto initial = float_matrix(in);
+  read_factors(in, options);
+  const auto packed = ufp4::prepack(b.view());
+  const auto product = [&](const auto& right, const ufp4::cpu::context& ctx) {
+    auto c = initial;
+    quantized_gemm(a.view(), right, c.out(), options, ctx);
+    std::pair<answer, std::vector<std::uint32_t>> result{{}, c.elements()};
+    add_output(result.first, c);
+    return result;
+  };
+  if (options.accumulate == accumulate::exact_blocks)
+    return same_on_every_isa(out, [&](const ufp4::cpu::context& ctx, answer& here) {
+      here = product(b.view(), ctx).first;
+      if (here != product(packed, ctx).first) throw std::runtime_error("prepacked weights give another product");
+    });
+  std::vector<float> least, greatest;
+  const auto add = [&](const std::vector<std::uint32_t>& bits) {
+    least.resize(bits.size(), std::numeric_limits<float>::infinity());
+    greatest.resize(bits.size(), -std::numeric_limits<float>::infinity());
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      float c;
+      std::memcpy(&c, &bits[i], sizeof c);
+      if (c != c || c < least[i]) least[i] = c;  // a NaN stays
+      if (c != c || c > greatest[i]) greatest[i] = c;
+    }
+  };
+  on_every_isa([&](const ufp4::cpu::context& ctx, const char*) {
+    add(product(b.view(), ctx).second);
+    add(product(packed, ctx).second);
+  });
+  out.add(least);
+  out.add(greatest);
+}
+
 void run(reader& in, answer& out) {
   const auto operation = in.bytes();
   if (operation == "convert") return run_convert(in, out);
@@ -961,6 +1126,9 @@ void run(reader& in, answer& out) {
   if (operation == "ms_eden") return run_ms_eden(in, out);
   if (operation == "measure") return run_measure(in, out);
   if (operation == "bin_bias") return run_bin_bias(in, out);
+  if (operation == "user_quantize") return run_user_quantize(in, out);
+  if (operation == "user_cast") return run_user_cast(in, out);
+  if (operation == "user_gemm") return run_user_gemm(in, out);
   unknown("operation", operation);
 }
 

@@ -197,6 +197,11 @@ class Grid:
   def distinct(self):
     return 16
 
+  @property
+  def exponent(self):
+    """floor(log2 qmax)"""
+    return math.frexp(float(self.qmax))[1] - 1
+
 
 @dataclasses.dataclass(frozen=True)
 class Remapped(Grid):
@@ -537,6 +542,7 @@ class Format:
   groups: tuple = ()        # columns that share a one-bit exponent, level by level
   outer: object = None      # an outer scale for each "row", or for so many columns; None: the tensor scale, or none
   outer_type: object = None  # its scale type, for a tensor scale too; None: FLOAT
+  rows: int = 0             # of a block; 0: 1, or of a square its columns
 
   @property
   def two_level(self):
@@ -555,7 +561,7 @@ class Format:
 
   @property
   def strip_rows(self):
-    return self.block if self.square else 1
+    return self.rows or (self.block if self.square else 1)
 
   def covered(self, padded):
     """Columns that an outer scale covers."""
@@ -641,7 +647,7 @@ class Quantized:
       s = s * np.array([self.format.factor(g) for g in range(len(self.format.more) + 1)], np.float32)[self.grids]
     if self.outer is not None:
       s = s * self.block_outer()
-    return np.repeat(s, self.format.block, axis=0)[: self.rows] if self.format.square else s
+    return np.repeat(s, self.format.strip_rows, axis=0)[: self.rows]
 
   def values(self):
     """Of the codes on the grids of their blocks, without factors; times two to their one-bit exponents."""
@@ -656,6 +662,9 @@ class Quantized:
 
   @property
   def exact_products(self):
+    if self.exponents is not None:
+      v = self.format.element.values
+      return has_exact_products(np.concatenate([v * f32(2**x) for x in range(len(self.format.groups) + 1)]))
     if self.grids is None:
       return self.format.element.exact_products
     grids = [self.format.grid(g) for g in range(len(self.format.more) + 1)]
@@ -737,21 +746,30 @@ class BlockScaler:
   def zero(self, code):
     return self.fmt.scale.decode(code) == 0
 
-  def error(self, x, code, measure="squared"):
-    """Error of a block at nearest_even codes, in index order."""
+  def differences(self, x, code):
+    """Of x from its decoded nearest_even codes."""
     t, powers = self.scaled(x, code), ONE
     if self.fmt.groups:
       t, exponents = take_exponents(np.where(self.zero(code)[:, None], f32(0), t), self.fmt)
       powers = powers_of(exponents, self.fmt)
     codes = round_element(t, self.element)
     codes[self.zero(code)] = self.element.zero
-    d = x - self.element.values[codes] * powers * self.effective(code)[:, None]
-    err = np.zeros(len(x), np.float32)
-    for i in range(x.shape[1]):
-      m = np.abs(d[:, i])
-      err = fma(d[:, i], d[:, i], err) if measure == "squared" else err + m if measure == "absolute" else np.where(
-          m > err, m, err)
-    return err
+    return x - self.element.values[codes] * powers * self.effective(code)[:, None]
+
+
+def errors(differences, measure):
+  """Of blocks, in index order."""
+  err = np.zeros(len(differences), np.float32)
+  for d in np.ascontiguousarray(differences.T):
+    m = np.abs(d)
+    err = fma(d, d, err) if measure == "squared" else err + m if measure == "absolute" else np.where(m > err, m, err)
+  return err
+
+
+def errors_of_all(scalers, x, codes, measure):
+  """Of blocks x under several scales: scales x blocks."""
+  d = np.concatenate([s.differences(x, c) for s, c in zip(scalers, codes)])
+  return errors(d, measure).reshape(len(codes), len(x))
 
 
 def mx_exponent(amax, Q, rule):
@@ -827,7 +845,8 @@ def rule_scales(x, amax, scaler, rule):
   if rule.name == "four_over_six":
     s6, s4 = fmt.scale.encode(u), fmt.scale.encode(f32(1.5) * u)
     measure = "absolute" if rule.absolute else "squared"
-    return np.where(scaler.error(x, s4, measure) < scaler.error(x, s6, measure), s4, s6)
+    of4, of6 = errors_of_all((scaler, scaler), x, (s4, s6), measure)
+    return np.where(of4 < of6, s4, s6)
   return scaler.limited(fmt.scale.encode_up(u) if rule.name == "scale_up" else fmt.scale.encode(u))
 
 
@@ -849,8 +868,8 @@ def choose_scales(x, amax, scaler, rule):
     candidates = [np.where(v, c, 0).astype(np.uint32) for c, v in zip(signed, valid)]
   best, best_err = np.zeros(code.shape, np.uint32), np.zeros(code.shape, np.float32)
   chosen = np.zeros(code.shape, bool)
-  for c, v in zip(candidates, valid):
-    err = scaler.error(x, c, "absolute" if rule.absolute else "squared")
+  each = errors_of_all([scaler] * len(candidates), x, candidates, "absolute" if rule.absolute else "squared")
+  for c, v, err in zip(candidates, valid, each):
     take = v & (~chosen | (err < best_err))
     best, best_err, chosen = np.where(take, c, best), np.where(take, err, best_err), chosen | v
   return best
@@ -870,23 +889,19 @@ def check_shard(shard, run, cols, fmt):
 
 
 def to_blocks(x, fmt):
-  """rows x Kp to blocks x elements, row by row within a square."""
+  """rows x Kp to blocks x elements, row by row within a block."""
   rows, cols = x.shape
-  b = fmt.block
-  if not fmt.square:
-    return x.reshape(rows * (cols // b), b)
-  full = np.zeros((round_up(rows, b), cols), x.dtype)
+  tall, b = fmt.strip_rows, fmt.block
+  full = np.zeros((round_up(rows, tall), cols), x.dtype)
   full[:rows] = x
-  down, across = full.shape[0] // b, cols // b
-  return full.reshape(down, b, across, b).transpose(0, 2, 1, 3).reshape(down * across, b * b)
+  down, across = full.shape[0] // tall, cols // b
+  return full.reshape(down, tall, across, b).transpose(0, 2, 1, 3).reshape(down * across, tall * b)
 
 
 def from_blocks(blocks, fmt, rows, cols):
-  b = fmt.block
-  if not fmt.square:
-    return blocks.reshape(rows, cols)
-  down, across = round_up(rows, b) // b, cols // b
-  return blocks.reshape(down, across, b, b).transpose(0, 2, 1, 3).reshape(down * b, cols)[:rows]
+  tall, b = fmt.strip_rows, fmt.block
+  down, across = round_up(rows, tall) // tall, cols // b
+  return blocks.reshape(down, across, tall, b).transpose(0, 2, 1, 3).reshape(down * tall, cols)[:rows]
 
 
 def take_exponents(t, fmt):
@@ -951,9 +966,8 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
   scales = [choose_scales(blocks, amax, s, rule).astype(np.uint32) for s in scalers]
   grid = np.zeros(len(blocks), np.int64)
   if fmt.more:
-    least = scalers[0].error(blocks, scales[0], rule.grids)
-    for g in range(1, len(scalers)):
-      err = scalers[g].error(blocks, scales[g], rule.grids)
+    least, *others = errors_of_all(scalers, blocks, scales, rule.grids)
+    for g, err in enumerate(others, 1):
       grid, least = np.where(err < least, g, grid), np.where(err < least, err, least)
 
   total = round_up(shard.total_cols, run) if shard else y.shape[1]
@@ -986,7 +1000,7 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
     scale = eden_scales(blocks, np.where(bad[:, None], f32(0), decoded), scale, amax, grid, scalers, run // fmt.block,
                         random_source, index[:, 0])
   scale = np.where(bad, np.uint32(fmt.scale.nan), scale).astype(np.uint32)
-  tensor_scale = f32(scalers[0].T) if fmt.tensor_scale else ONE
+  tensor_scale = np.ravel(scalers[0].T)[0] if fmt.tensor_scale else ONE
   shape = (scale_rows, y.shape[1] // fmt.block)
   return Quantized(fmt, rows, cols, from_blocks(codes, fmt, rows, y.shape[1]), scale.reshape(shape), tensor_scale,
                    transform, report, y, outer, grid.reshape(shape) if fmt.more else None,
@@ -1124,7 +1138,7 @@ def in_width(a, cols, fill):
 
 
 def cast(q, to):
-  """q in another format, and (blocks, inexact blocks, inexact elements)."""
+  """q in another format; (blocks, inexact blocks, inexact elements); the sums of squares of values and differences."""
   cols = round_up(q.cols, max(q.transform.n, to.block))
   codes = in_width(q.codes, cols, q.format.element.zero)
   h = in_width(of_elements(q, q.grids if q.grids is not None else np.zeros(q.scales.shape, np.int64)), cols, 0)
@@ -1154,16 +1168,19 @@ def cast(q, to):
     w = top / ratio[first_h]
     s = to.scale.encode(w / (T * to.factor(g)).astype(np.float32)).astype(np.uint32)
     v = (to.scale.decode(s) * to.factor(g)).astype(np.float32)
-    fits = same & ((v * T).astype(np.float32) == w) & (w * ratio[first_h] == top) & (~counts | blocks(match.any(-1))).all(1)
+    storable = (signbit(v) == 0) if to.sign_has_grid else True
+    exists = (~counts | blocks(match.any(-1))).all(1)
+    fits = same & exists & storable & ((v * T).astype(np.float32) == w) & (w * ratio[first_h] == top)
     take = (fits & ~direct & ~empty) | (empty if g == 0 else False)
     grid, scale = np.where(take & ~empty, g, grid), np.where(take & ~empty, s, scale)
     new_codes = np.where(take[:, None], blocks(mapped), new_codes)
+    lowest_codes = blocks(mapped) if g == 0 else lowest_codes
     direct |= take
 
   if to == q.format and to.groups:
     direct[:] = True
     scale = np.where(empty, scale, in_width(q.scales, cols // to.block, np.uint32(0)).ravel())
-    new_codes = np.where(empty[:, None], new_codes, blocks(codes))
+    new_codes = lowest_codes
 
   x = np.where(bad[:, None] | ~np.isfinite(blocks(decoded)).all(1)[:, None], f32(0), blocks(decoded))
   new_scale, new_grid, other, new_exponents = quantized_blocks(x, to, T)
@@ -1185,7 +1202,11 @@ def cast(q, to):
                   grid.reshape(shape) if to.more else None, exponents or None)
   got = blocks(dequantize_padded(out))
   differ = np.where(bad[:, None], ~np.isnan(blocks(decoded)), got != blocks(decoded))
-  return out, (len(scale), int(differ.any(1).sum()), int(differ.sum()))
+  differ &= blocks(np.ones(decoded.shape, bool))  # the last strip may have fewer rows than a block
+  x, y = blocks(decoded).astype(np.float64), got.astype(np.float64)
+  finite = np.isfinite(x) & np.isfinite(y)
+  sums = (x[finite]**2).sum(), ((y[finite] - x[finite])**2).sum()
+  return out, (len(scale), int(differ.any(1).sum()), int(differ.sum())), sums
 
 
 def block_value(counts, values, none):
@@ -1204,7 +1225,7 @@ def quantized_blocks(x, to, T):
     scaler.T = T
     scaler.S = np.minimum(ONE / T, FLT_MAX).astype(np.float32)
     s = choose_scales(x, amax, scaler, rule).astype(np.uint32)
-    err, idle = scaler.error(x, s), scaler.zero(s) | (amax == 0)
+    err, idle = errors(scaler.differences(x, s), "squared"), scaler.zero(s) | (amax == 0)
     t = scaler.scaled(x, s)
     if to.groups:
       t, exponents = take_exponents(np.where(idle[:, None], f32(0), t), to)
