@@ -5,7 +5,7 @@
 #include <cmath>
 #include <memory>
 
-#include <ufp4/block/block_format.hpp>
+#include <ufp4/block/presets.hpp>
 
 #include "input.hpp"
 
@@ -54,6 +54,15 @@ inline ufp4::grid4 any_grid(input& in) {
   return ufp4::grid4::of(value);
 }
 
+/// Elements of one byte, in place of the grid.
+inline void take_bytes(input& in, ufp4::format_spec& f) {
+  using namespace ufp4;
+  constexpr format_spec bytes[] = {spec_of<int8_f32>,   spec_of<mxint8>,     spec_of<mxfp8_e4m3>,
+                                   spec_of<mxfp8_e5m2>, spec_of<mxfp6_e3m2>, spec_of<mxfp6_e2m3>};
+  const format_spec& one = bytes[in.below(6)];
+  f.grid = one.grid, f.byte = one.byte;
+}
+
 /// Mostly valid; format_mismatch tells. `block` = 0: any block.
 inline user_format any_format(input& in, int rows = 0, int cols = 0) {
   using ufp4::outer_scale;
@@ -78,6 +87,8 @@ inline user_format any_format(input& in, int rows = 0, int cols = 0) {
   } else if (ufp4::detail::scale_bytes(f.spec.scale) == 1 && f.spec.block.rows == 1 && in.one_in(4)) {
     f.spec.block.group.wide = f.spec.block.cols >> in.below(4);
     if (in.one_in(2)) f.spec.block.group.narrow = f.spec.block.group.wide >> (1 + in.below(3));
+  } else if (in.one_in(8)) {
+    take_bytes(in, f.spec);
   }
   return f;
 }

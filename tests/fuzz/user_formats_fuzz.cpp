@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every tier gives the bits and the counts of the scalar one. What numerics.md promises of every format holds: a block
-// of zeros decodes to zeros, a finite block to no NaN; `fast` and `folded_bf16` stay within their bounds.
+// of zeros decodes to zeros, a finite block to no NaN; `fast` and `folded_bf16` stay within their bounds, with a matrix
+// of float, bf16 or fp16 on the left too.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -124,54 +125,73 @@ void check_cast(const any_quantized& q, const format_spec& to) {
   require_decoded(x, y, to, q.rows(), q.cols());
 }
 
-/// The decoded elements of a row of padded columns without rounding: value times block scale, times the tensor scale.
-std::vector<long double> exact_row(const any_quantized& q, std::size_t row) {
+/// An operand without rounding: value times block scale, without the tensor scale; 1 for those of a plain matrix.
+struct exact_operand {
+  std::size_t rows, cols;  ///< padded
+  long double tensor_scale;
+  std::vector<long double> value, scale;
+};
+exact_operand exact(const any_quantized& q) {
   const format_spec& f = q.spec();
   const ufp4::detail::quantized_source s = ufp4::detail::quantized_source_of(q);
-  std::vector<long double> out(s.padded_cols);
-  for (std::size_t k = 0; k < s.padded_cols; ++k) {
+  exact_operand out{q.rows(), s.padded_cols, q.tensor_scale(), {}, {}};
+  for (std::size_t n = 0; n < q.rows() * s.padded_cols; ++n) {
+    const std::size_t row = n / s.padded_cols, k = n % s.padded_cols;
     const std::size_t b = k / static_cast<std::size_t>(f.block.cols);
     const std::uint32_t bits = ufp4::detail::load_block(s.scales, f, s.scale_index(row, b));
-    const float scale = cpu::detail::scale_at(s, row, b, 1.0f);
-    const float value = ufp4::detail::element_value(f, bits, ufp4::detail::code_at(s.codes + s.code_index(row, 0), k));
-    const int exponent = ufp4::detail::exponent_of(f, bits, static_cast<int>(k) % f.block.cols);
-    out[k] = std::ldexp(static_cast<long double>(value) * scale, exponent) * q.tensor_scale();
+    const float value =
+        ufp4::detail::element_value(f, bits, ufp4::detail::element_code(f, s.codes + s.code_index(row, 0), k));
+    out.scale.push_back(cpu::detail::scale_at(s, row, b, 1.0f));
+    out.value.push_back(std::ldexp(static_cast<long double>(value) * out.scale.back(),
+                                   ufp4::detail::exponent_of(f, bits, static_cast<int>(k) % f.block.cols)));
   }
+  return out;
+}
+template <class T>
+exact_operand exact(const matrix<T>& x, std::size_t padded) {
+  exact_operand out{x.rows(), padded, 1, {}, std::vector<long double>(x.rows() * padded, 1.0L)};
+  for (std::size_t i = 0; i < x.rows(); ++i)
+    for (std::size_t k = 0; k < padded; ++k)
+      out.value.push_back(k < x.cols() ? static_cast<long double>(static_cast<float>(x(i, k))) : 0);
   return out;
 }
 
 /// |C - E| within the bound of the mode (numerics 6), where it holds.
-void require_bound(const any_quantized& a, const any_quantized& b, const std::vector<float>& c, float alpha,
-                   bool folded, const std::string& where) {
-  for (std::size_t i = 0; i < a.rows(); ++i)
-    for (std::size_t j = 0; j < b.rows(); ++j) {
-      const std::vector<long double> left = exact_row(a, i), right = exact_row(b, j);
-      long double e = 0, sum = 0;
+void require_bound(const exact_operand& a, const exact_operand& b, const std::vector<float>& c, float alpha,
+                   accumulate mode, bool plain, const std::string& where) {
+  const bool folded = mode == accumulate::folded_bf16;
+  const long double scales = std::fabs(alpha * a.tensor_scale * b.tensor_scale);
+  const auto kp = static_cast<long double>(a.cols);
+  for (std::size_t i = 0; i < a.rows; ++i)
+    for (std::size_t j = 0; j < b.rows; ++j) {
+      long double e = 0, sum = 0, lost = 0;
       bool applies = true;
-      for (std::size_t k = 0; k < left.size(); ++k) {
-        e += left[k] * right[k], sum += std::fabs(left[k] * right[k]);
-        for (const long double v : {left[k] / a.tensor_scale(), right[k] / b.tensor_scale()})
-          applies = applies && (!folded || v == 0 || std::fabs(v) >= 0x1p-126L);
+      for (std::size_t k = 0; k < a.cols; ++k) {
+        const long double left = a.value[i * a.cols + k], right = b.value[j * b.cols + k];
+        e += left * right, sum += std::fabs(left * right);
+        if (plain) lost += std::fabs(b.scale[j * b.cols + k]) * 0x1p-149L;
+        for (const long double v : {left, right}) applies = applies && (!folded || v == 0 || std::fabs(v) >= 0x1p-126L);
       }
-      e *= alpha, sum *= std::fabs(alpha);
+      e *= alpha * a.tensor_scale * b.tensor_scale, sum *= scales;
       if (!applies || !(sum < ufp4::detail::max_finite / 2)) continue;
-      const auto kp = static_cast<long double>(left.size());
-      const long double scales = std::fabs(static_cast<long double>(alpha) * a.tensor_scale() * b.tensor_scale());
-      long double allowed = (kp + 6) * 0x1p-24L * sum + scales * kp * 0x1p-126L;
+      long double allowed = (kp + 6) * 0x1p-24L * sum + scales * (kp * 0x1p-126L + lost);
       if (folded) allowed += (0x1p-7L + 0x1p-16L) * sum;
       allowed += std::fmax((std::fabs(e) + allowed) * 0x1p-24L, 0x1p-150L);
-      const long double error = std::fabs(c[i * b.rows() + j] - e);
+      const long double error = std::fabs(c[i * b.rows + j] - e);
       require(error <= allowed, where + ": error " + std::to_string(static_cast<double>(error / allowed)) +
                                     " times the bound, element " + std::to_string(i) + ", " + std::to_string(j));
     }
 }
 
-void check_product(fuzz::input& in, const any_quantized& a, const any_quantized& b) {
+/// Products of a side that `left` describes with b, prepacked and not, on every tier.
+template <class A>
+void check_products(fuzz::input& in, const A& a, const exact_operand& left, const any_quantized& b, bool plain) {
   constexpr float alphas[] = {1.0f, 1.0f, -0.5f, 0x1p100f, 0x1p-100f, 3.1415927f};
   const float alpha = alphas[in.below(6)];
+  const exact_operand right = exact(b);
   const auto product = [&](cpu::isa tier, accumulate mode, bool packed) {
-    std::vector<float> c(a.rows() * b.rows());
-    const matrix_view<float> out(c.data(), a.rows(), b.rows());
+    std::vector<float> c(left.rows * b.rows());
+    const matrix_view<float> out(c.data(), left.rows, b.rows());
     const gemm_options options{.alpha = alpha, .accumulate = mode};
     if (packed)
       quantized_gemm(a, prepack(b), out, options, on(tier));
@@ -180,16 +200,30 @@ void check_product(fuzz::input& in, const any_quantized& a, const any_quantized&
     return c;
   };
   const std::vector<float> want = product(cpu::isa::scalar, accumulate::exact_blocks, false);
-  for (const cpu::isa tier : fuzz::tiers()) {
-    const std::string where = cpu::name(tier);
+  for (const cpu::isa tier : fuzz::tiers())
     for (const bool packed : {false, true}) {
+      if (packed && b.spec().has_bytes()) continue;
+      const std::string where =
+          std::string(cpu::name(tier)) + (plain ? ", unquantized" : "") + (packed ? ", prepacked, " : ", ");
       require(support::same_numbers(product(tier, accumulate::exact_blocks, packed), want),
-              where + ": exact_blocks differs" + (packed ? " prepacked" : ""));
+              where + "exact_blocks differs");
       for (const accumulate mode : {accumulate::fast, accumulate::folded_bf16})
-        require_bound(a, b, product(tier, mode, packed), alpha, mode == accumulate::folded_bf16,
-                      where + ", " + ufp4::detail::name(mode) + (packed ? " prepacked" : ""));
+        if (!plain || mode == accumulate::fast)
+          require_bound(left, right, product(tier, mode, packed), alpha, mode, plain, where + ufp4::detail::name(mode));
     }
+}
+
+/// With a matrix of T on the left.
+template <class T>
+void check_plain(fuzz::input& in, const any_quantized& b, std::size_t cols) {
+  const std::size_t rows = 1 + in.below(4);
+  const std::vector<float> x = numbers(in, rows * cols);
+  matrix<T> a(rows, cols);
+  for (std::size_t n = 0; n < rows * cols; ++n) {
+    a.data()[n] = T(x[n]);
+    if (!std::isfinite(static_cast<float>(a.data()[n]))) a.data()[n] = T(1.0f);
   }
+  check_products(in, a, exact(a, b.padded_cols()), b, true);
 }
 
 }  // namespace
@@ -206,8 +240,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const transform_spec t{.n = lengths[in.below(8)], .signs = {0x1234567u}};
   const std::size_t rows = 1 + in.below(5), cols = in.below(in.one_in(8) ? 600 : 140);
   const any_quantized a = check_quantize(in, left.spec, rows, cols, t);
-  if (same_height) check_cast(a, right.spec);
-  if (left.spec.block.cols != right.spec.block.cols) return 0;
-  check_product(in, a, check_quantize(in, right.spec, 1 + in.below(in.one_in(4) ? 40 : 4), cols, t));
+  if (same_height && !left.spec.has_bytes() && !right.spec.has_bytes()) check_cast(a, right.spec);
+  const any_quantized b = check_quantize(in, right.spec, 1 + in.below(in.one_in(4) ? 40 : 4), cols, t);
+  if (left.spec.block.cols == right.spec.block.cols) check_products(in, a, exact(a), b, false);
+  if (t.n == 1) fuzz::with_one_of<float, bf16, fp16>(in, [&]<class T> { check_plain<T>(in, b, cols); });
   return 0;
 }
