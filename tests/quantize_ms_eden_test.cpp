@@ -1,4 +1,4 @@
-// ufp4 - MS-EDEN: an unbiased estimate with nearest codes, on every instruction set; the oracle has its bits.
+// ufp4 - MS-EDEN: nearest codes under corrected scales, on every instruction set; the oracle has its bits.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 #include <ufp4/ufp4.hpp>
@@ -66,7 +66,7 @@ statistics over_draws(const numbers& x, std::size_t draws, const Quantize& quant
 
 }  // namespace
 
-TEST_CASE("MS-EDEN has no bias over signs, and half the squared error of stochastic rounding", "[quantize]") {
+TEST_CASE("over signs MS-EDEN has a gain within 0.002 of 1 on Gaussian numbers, and half the squared error of stochastic rounding", "[quantize]") {
   INFO(support::seed_note());
   const numbers x(1, 32, 512);
   const auto view = x.view();

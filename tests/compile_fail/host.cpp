@@ -684,20 +684,6 @@ void vector_as_decoded_matrix() {  // error: dequantize: out is a matrix_view or
 
 // A context in the first place.
 
-void context_before_the_matrix() {  // error: quantize: a cpu::context is a policy, and comes after the matrix
-#if defined(MISTAKE)
-  (void)quantize<nvfp4>(cpu::context{}, x);
-#else
-  (void)quantize<nvfp4>(x, cpu::context{});
-#endif
-}
-
-void context_before_the_format() {  // error: quantize: a cpu::context is a policy, and comes after the matrix
-#if defined(MISTAKE)
-  quantize(cpu::context{}, spec_of<nvfp4>, x);
-#endif
-}
-
 void context_before_a_product() {  // error: quantized_gemm: a cpu::context is the last argument
 #if defined(MISTAKE)
   quantized_gemm(cpu::context{}, q, w, y, {.alpha = 2.0f});

@@ -104,6 +104,7 @@ struct policy_case {
 bool picks_upper(const rounding_spec& spec, double lower, double upper, int rank, double t, std::uint64_t index) {
   const double twice = std::abs(2 * t), sum = std::abs(lower + upper);
   switch (spec.what) {
+    case rounding_spec::kind::eden:
     case rounding_spec::kind::nearest_even: return twice > sum || (twice == sum && rank % 2 == 1);
     case rounding_spec::kind::nearest_away: return twice >= sum;
     case rounding_spec::kind::toward_zero: return false;
