@@ -65,6 +65,15 @@ if(UFP4_TEST_LEVEL STREQUAL default)
 endif()
 set_tests_properties(packages_cuda_package packages_cuda_subdirectory PROPERTIES RESOURCE_LOCK nvcc) # one may fetch it
 
+# Random formats of a program's own, against the oracle; fuzz_user_formats compares the instruction sets alone.
+set(seconds 60)
+if(UFP4_TEST_LEVEL STREQUAL nightly)
+  set(seconds 3600)
+endif()
+math(EXPR timeout "${seconds} + 300")
+ufp4_python_check(oracle_user_formats numpy tests/oracle/check.py --driver $<TARGET_FILE:oracle_driver> --family user/* --seconds ${seconds})
+set_tests_properties(oracle_user_formats PROPERTIES TIMEOUT ${timeout})
+
 # Every optional dependency absent, broken, too old and present.
 include(dependencies/tests.cmake)
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "format/user_tables.hpp"
 #include "support/catch.hpp"
 
 using namespace ufp4;
@@ -13,21 +14,10 @@ using namespace ufp4;
 namespace {
 
 template <int exponent>
-struct sixteenths {
-  static constexpr float unit = ufp4::detail::exp2i(exponent);
-  static constexpr float values[16] = {-8 * unit, -7 * unit, -6 * unit, -5 * unit, -4 * unit, -3 * unit,
-                                       -2 * unit, -unit,     0,         unit,      2 * unit,  3 * unit,
-                                       4 * unit,  5 * unit,  6 * unit,  8 * unit};
-};
-template <int exponent>
-using element = table_element<sixteenths<exponent>>;
+using element = format_tests::multiples_of<exponent>;
 struct two_zeros {
   static constexpr float values[16] = {-7, -6, -5, -4, -3, -2, -1, 0, 0, 1, 2, 3, 4, 5, 6, 7};
 };
-struct no_negatives {
-  static constexpr float values[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-};
-
 matrix<float> row(std::initializer_list<float> values, std::size_t cols) {
   matrix<float> x(1, cols);
   std::size_t k = 0;
@@ -127,8 +117,7 @@ TEST_CASE("what saturates at the nearer end of a grid is counted", "[quantize]")
   CHECK((q(0, 0) == 8 && q(0, 1) == -6 && q(0, 2) == -6));
   CHECK(report.saturated == 1);
   quantize_report positive;
-  const auto p =
-      same_on_every_isa<block_format<table_element<no_negatives>, e8m0, 32>>(row({15, -1, -0.1f}, 32), positive);
+  const auto p = same_on_every_isa<block_format<format_tests::counting, e8m0, 32>>(row({15, -1, -0.1f}, 32), positive);
   CHECK((p(0, 0) == 15 && p(0, 1) == 0 && p(0, 2) == 0));
   CHECK(positive.saturated == 2);
 }

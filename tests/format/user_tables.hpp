@@ -16,6 +16,15 @@ struct counting_levels {
   static constexpr float values[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   static constexpr bool exact_products = true;
 };
+// Multiples of a power of two from -8 to 8, without 7.
+template <int exponent>
+struct scaled_levels {
+  static constexpr float u = ufp4::detail::exp2i(exponent);
+  static constexpr float values[16] = {-8 * u, -7 * u, -6 * u, -5 * u, -4 * u, -3 * u, -2 * u, -u,
+                                       0,      u,      2 * u,  3 * u,  4 * u,  5 * u,  6 * u,  8 * u};
+};
+template <int exponent>
+using multiples_of = ufp4::table_element<scaled_levels<exponent>>;
 using uneven = ufp4::table_element<uneven_levels>;
 using counting = ufp4::table_element<counting_levels>;
 static_assert(uneven::exact_products && counting::exact_products);

@@ -1,4 +1,4 @@
-# ufp4 - the inputs that libFuzzer found worth keeping, replayed; and user formats from random bytes, for ten seconds, two minutes or an
+# ufp4 - the inputs that libFuzzer found worth keeping, replayed; and user formats from random bytes, for ten seconds, a minute or an
 # hour. Those that replay are not optimized: compiled in seconds, and the inputs are small.
 # SPDX-License-Identifier: Apache-2.0
 set(ufp4_corpus ${CMAKE_CURRENT_BINARY_DIR}/fuzz)
@@ -27,7 +27,7 @@ foreach(source IN LISTS ufp4_fuzz_sources)
   ufp4_strict(fuzz_${name})
   if(runner STREQUAL random)
     set(seconds_default 10)
-    set(seconds_full 120)
+    set(seconds_full 60)
     set(seconds_nightly 3600)
     target_compile_options(fuzz_${name} PRIVATE -O1)
     add_test(NAME fuzz_${name} COMMAND fuzz_${name} ${seconds_${UFP4_TEST_LEVEL}})

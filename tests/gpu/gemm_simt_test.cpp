@@ -1,6 +1,7 @@
 // ufp4 - gemm_simt: the host's bits for every pair of formats, unquantized operands, every mode, on any architecture.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
+#include "format/user_tables.hpp"
 #include "gpu/gemm_check.hpp"
 
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
@@ -71,6 +72,26 @@ TEST_CASE("a dot product below the smallest float is rounded as the host rounds 
     for (auto& scale : q->scales()) scale = 0x1p10f;
   }
   CHECK(against_host(kernel, a, b) == "");
+}
+
+TEST_CASE("fast products of grids below 2^-40 and above 2^40 are those of binary64", "[gpu]") {
+  using small = block_format<format_tests::multiples_of<-140>, float, 16>;
+  using large = block_format<format_tests::multiples_of<120>, float, 16>;
+  matrix<float> x(3, 64);
+  for (std::size_t k = 0; k < 64; ++k)
+    for (std::size_t i = 0; i < 3; ++i) x(i, k) = static_cast<float>((k * (i + 3)) % 13) - 6;
+  const auto check = [&](const auto& a, const auto& b) {
+    const matrix<float> left = dequantize<float>(a), right = dequantize<float>(b);
+    const std::vector<float> got = product_of(kernel, a, b, {});
+    for (std::size_t i = 0; i < 9; ++i) {
+      double sum = 0;
+      for (std::size_t k = 0; k < 64; ++k)
+        sum += static_cast<double>(left(i / 3, k)) * static_cast<double>(right(i % 3, k));
+      REQUIRE(std::abs(static_cast<double>(got[i]) - sum) <= 1e-6 * std::abs(sum) + 1e-4);
+    }
+  };
+  check(quantize<small>(x), quantize<small>(x));
+  check(quantize<large>(x), quantize<large>(x));
 }
 
 TEST_CASE("every number of rows, columns and blocks gives the same bits in every order of threads and blocks",

@@ -2,6 +2,7 @@
 // policy, the program's own included.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
+#include "format/user_tables.hpp"
 #include "gpu/presets.hpp"
 #include "gpu/quantize_check.hpp"
 
@@ -91,6 +92,18 @@ TEST_CASE("grids that are neither uniform nor E2M1 have the host's bytes", "[gpu
   check_some<block_format<nf4, float, 64>>(random_hadamard<16>{3});
   check_some<block_format<nf4, e4m3, 16, float>>(stochastic{.seed = 9});
   check_some<block_format<fp4<E3M0>, e8m0, 32>>(stochastic{.seed = 9});
+}
+
+TEST_CASE("grids that are not symmetric, or at the ends of binary32, have the host's bytes and counts", "[gpu]") {
+  check_some<block_format<format_tests::counting, e8m0, 32>>();
+  check_some<block_format<fp4_remapped<E2M1, 8>, float, 16>>();
+  check_some<block_format<format_tests::multiples_of<-4>, e8m0, 32>>(mx_ceil{});
+  check_some<block_format<format_tests::multiples_of<-4>, float, 16>>(stochastic{.seed = 9});
+  check_some<block_format<format_tests::multiples_of<-4>, e4m3, 16, float>>(mse_search{});
+  check_some<block_format<format_tests::multiples_of<-149>, ue5m3, 16, float>>();
+  check_some<block_format<format_tests::multiples_of<120>, e4m3, 16, float>>();
+  check_some<block_format<one_of<fp4<E2M1>, scaled<format_tests::multiples_of<-4>, 4>>, float, 16>>(
+      choose_grid{search_error::largest});
 }
 
 TEST_CASE("rectangular blocks have the host's bytes", "[gpu]") {
