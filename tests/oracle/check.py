@@ -130,7 +130,7 @@ def main():
   parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument("--driver", required=True, help="the built tests/oracle/driver.cpp")
   parser.add_argument("--seed", type=int, help="of all cases (default 20606; with --seconds another one every time)")
-  parser.add_argument("--cases", type=float, default=1, help="times the usual number of cases (default 1: about 4500)")
+  parser.add_argument("--cases", type=float, default=1, help="times the usual number of cases (default 1: about 12000)")
   parser.add_argument("--seconds", type=float, help="cases of the families in turn until this time is over")
   parser.add_argument("--family", default="*", help="only families that match this pattern")
   parser.add_argument("--only", metavar="FAMILY:INDEX", help="one case")
