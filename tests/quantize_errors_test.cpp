@@ -150,8 +150,8 @@ TEST_CASE("shards that do not fit the whole") {
 
 TEST_CASE("a rounding_spec of a kind that there is not") {
   rounding_spec rounding;
-  rounding.what = static_cast<rounding_spec::kind>(4);
-  check_rejected("invalid kind of rounding_spec: 4", rounding);
+  rounding.what = static_cast<rounding_spec::kind>(5);
+  check_rejected("invalid kind of rounding_spec: 5", rounding);
 }
 
 TEST_CASE("null data with a non-zero extent") {

@@ -173,7 +173,8 @@ inline bool scale_of_cast(const cast_job& job, float ratio, int g, float outer, 
   bits = encode_scale(job.to.scale, wanted / rounded(outer * factor_of(job.to, g)));
   bits = with_grid_number(job.to, bits, g);
   const float got = rounded(decode_block(job.to, bits) * outer);
-  return grid_number(job.to, bits) == g && got == wanted && rounded(wanted * ratio) == e;
+  return magnitude(wanted) <= max_finite && grid_number(job.to, bits) == g && got == wanted &&
+         rounded(wanted * ratio) == e;
 }
 
 /// Whether a block whose elements other than 0 have these codes and this scale is direct on a grid, which it then gets.
@@ -212,7 +213,7 @@ inline cast_block classify(const cast_job& job, std::size_t strip, std::size_t c
     b.direct = !b.is_nan;
     return b;
   }
-  if (job.to.block.group[0] != 0 && job.from.format == job.to) {
+  if (job.to.block.group[0] != 0 && job.from.format == job.to && job.outer(strip, col) == outer) {
     b.direct = true, b.bits = job.stored(strip, col);
     return b;
   }

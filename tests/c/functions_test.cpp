@@ -691,7 +691,7 @@ TEST_CASE("a wrong argument is an error that names it, and nothing is written", 
           std::to_string(offsetof(ufp4_quantize_options, choose_grid)) + ", got 8; initialise it with its _INIT macro")
              .c_str());
   broken([](auto&, auto& o, auto&, auto&) { o.rounding = -1; },
-         "ufp4_quantize: options.rounding must be 0 to 3, got -1");
+         "ufp4_quantize: options.rounding must be 0 to 4, got -1");
   broken([](auto&, auto& o, auto&, auto&) { o.rule = UFP4_RULE_MX_CEIL; },
          "ufp4_quantize: mx_floor, mx_even and mx_ceil are for e8m0 scales");
   broken([](auto&, auto& o, auto&, auto&) { o.undo_transform = 1; },

@@ -77,6 +77,21 @@ void require_decoded(const std::vector<float>& x, const std::vector<float>& y, c
     }
 }
 
+/// Of equal values of a grid, the two zeros apart, the lowest code is used.
+void require_lowest_codes(const any_quantized& q) {
+  const format_spec& f = q.spec();
+  const ufp4::detail::quantized_source s = ufp4::detail::quantized_source_of(q);
+  for (std::size_t row = 0; row < q.rows() && !f.has_bytes(); ++row)
+    for (std::size_t k = 0; k < s.padded_cols; ++k) {
+      const std::size_t block = s.scale_index(row, k / static_cast<std::size_t>(f.block.cols));
+      const int g = ufp4::detail::grid_number(f, ufp4::detail::load_block(s.scales, f, block));
+      const float(&value)[16] = ufp4::detail::nth_grid(f, g).value;
+      const std::uint8_t code = ufp4::detail::code_at(s.codes + s.code_index(row, 0), k);
+      for (std::uint8_t lower = 0; lower < code; ++lower)
+        require(std::memcmp(&value[lower], &value[code], sizeof(float)) != 0, "a value has not its lowest code");
+    }
+}
+
 std::vector<float> decoded(const any_quantized& q, cpu::isa tier) {
   std::vector<float> y(q.rows() * q.cols());
   dequantize(q, matrix_view<float>(y.data(), q.rows(), q.cols()), on(tier));
@@ -98,6 +113,7 @@ any_quantized check_quantize(fuzz::input& in, const format_spec& f, std::size_t 
     require(want.rejected.empty(), "a valid format was rejected: " + want.rejected);
   }
   const std::vector<float> y = decoded(want.q, cpu::isa::scalar);
+  require_lowest_codes(want.q);
   if (t.n == 1) require_decoded(x, y, f, rows, cols);
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = cpu::name(tier);
@@ -115,6 +131,7 @@ any_quantized check_quantize(fuzz::input& in, const format_spec& f, std::size_t 
 void check_cast(const any_quantized& q, const format_spec& to) {
   cast_report report;
   const any_quantized want = cast(q, to, report, on(cpu::isa::scalar));
+  require_lowest_codes(want);
   for (const cpu::isa tier : fuzz::tiers()) {
     cast_report here;
     require_same(cast(q, to, here, on(tier)), want, std::string(cpu::name(tier)) + " cast");

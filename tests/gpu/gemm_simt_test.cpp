@@ -82,7 +82,7 @@ TEST_CASE("fast products of grids below 2^-40 and above 2^40 are those of binary
     for (std::size_t i = 0; i < 3; ++i) x(i, k) = static_cast<float>((k * (i + 3)) % 13) - 6;
   const auto check = [&](const auto& a, const auto& b) {
     const matrix<float> left = dequantize<float>(a), right = dequantize<float>(b);
-    const std::vector<float> got = product_of(kernel, a, b, {});
+    const std::vector<float> got = support::product_of(kernel, a, b);
     for (std::size_t i = 0; i < 9; ++i) {
       double sum = 0;
       for (std::size_t k = 0; k < 64; ++k)

@@ -1170,17 +1170,19 @@ def cast(q, to):
     v = (to.scale.decode(s) * to.factor(g)).astype(np.float32)
     storable = (signbit(v) == 0) if to.sign_has_grid else True
     exists = (~counts | blocks(match.any(-1))).all(1)
-    fits = same & exists & storable & ((v * T).astype(np.float32) == w) & (w * ratio[first_h] == top)
+    fits = same & exists & storable & np.isfinite(w) & ((v * T).astype(np.float32) == w) & (w * ratio[first_h] == top)
     take = (fits & ~direct & ~empty) | (empty if g == 0 else False)
     grid, scale = np.where(take & ~empty, g, grid), np.where(take & ~empty, s, scale)
     new_codes = np.where(take[:, None], blocks(mapped), new_codes)
     lowest_codes = blocks(mapped) if g == 0 else lowest_codes
     direct |= take
 
+  copies = np.zeros(len(top), bool)  # blocks that keep their exponents
   if to == q.format and to.groups:
-    direct[:] = True
-    scale = np.where(empty, scale, in_width(q.scales, cols // to.block, np.uint32(0)).ravel())
-    new_codes = lowest_codes
+    copies = T == q.block_outer().ravel()
+    direct |= copies
+    scale = np.where(copies & ~empty, q.scales.ravel(), scale)
+    new_codes = np.where(copies[:, None], lowest_codes, new_codes)
 
   x = np.where(bad[:, None] | ~np.isfinite(blocks(decoded)).all(1)[:, None], f32(0), blocks(decoded))
   new_scale, new_grid, other, new_exponents = quantized_blocks(x, to, T)
@@ -1194,9 +1196,9 @@ def cast(q, to):
   exponents = [np.where((redo & ~infinite)[:, None], each, 0).astype(np.uint8).reshape(q.rows, cols // size)
                for each, size in zip(new_exponents, to.groups)]
   if to == q.format and to.groups:
-    copied = np.where(bad | empty, 0, 1).astype(np.uint8).reshape(shape)
-    exponents = [in_width(each, cols // size, np.uint8(0)) * np.repeat(copied, to.block // size, 1)
-                 for each, size in zip(q.exponents, to.groups)]
+    kept = (copies & ~bad & ~empty).reshape(shape)
+    exponents = [np.where(np.repeat(kept, to.block // size, 1), own, each)
+                 for own, each, size in zip(q.exponents, exponents, to.groups)]
   out = Quantized(to, q.rows, q.cols, from_blocks(new_codes, to, q.rows, cols).astype(np.uint8), scale.reshape(shape),
                   outer if to.tensor_scale else ONE, q.transform, None, None, outer if to.outer is not None else None,
                   grid.reshape(shape) if to.more else None, exponents or None)

@@ -275,7 +275,7 @@ TEST_CASE("a recipe with an invalid format, transform, rounding or mode is rejec
               o.transform.spec.n = 24;
             }) == x + "transform length must be 16, 32, 64, 128 or 256 (or 1 for none), got 24");
   CHECK(edited([](operand_policy& o) { o.rounding.what = static_cast<rounding_spec::kind>(9); }) ==
-        x + "invalid rounding kind 9");
+        x + "invalid kind of rounding_spec: 9");
   recipe::training_recipe invalid = recipe::ufp4_recipe(1);
   invalid.accumulate = static_cast<accumulate>(9);
   CHECK(forward(invalid.at(0, 0)) == "linear_forward: invalid accumulate mode 9");

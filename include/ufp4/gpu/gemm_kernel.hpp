@@ -36,6 +36,7 @@ struct gemm_job {
   float alpha = 1, beta = 0;           ///< as in gemm_options
   accumulate mode = accumulate::fast;  ///< as in gemm_options
   const float* bias = nullptr;         ///< one float for each column of C, or null
+  bool in_binary64 = false;            ///< needs_binary64; set by the kernel that adds up in binary64
 
   UFP4_HD std::size_t padded() const { return left.padded_cols; }          ///< the padded length of K
   UFP4_HD std::size_t blocks() const { return left.padded_cols / block; }  ///< blocks along K

@@ -6,7 +6,8 @@
 // So a kernel, when it stores its sums, computes those that are not finite again with this class.
 //
 // | exact_blocks      | numerics 6: acc = fma(d, fl(sA * sB), acc); d = 0 adds +0 even if fl(sA * sB) is not finite |
-// | fast, folded_bf16 | a sum in binary64, where no five factors overflow                                           |
+// | fast, folded_bf16 | the same acc where it is finite, else a sum in binary64, where no five factors overflow;    |
+// |                   | that sum for grids with extreme values, whose acc may have lost products (needs_binary64)    |
 // | NaN               | from a NaN scale, whatever the codes; in the fast modes also from an infinite one times 0   |
 //
 // For host and device code alike. The caller reads codes and scales, and adds bias and beta * C to the result.
@@ -33,8 +34,9 @@ UFP4_HD inline float scaled_sum(accumulate mode, float acc, float alpha, float t
 
 class element_product {
  public:
-  /// exact_grids: both operands are quantized to grids with exact_products.
-  UFP4_HD element_product(accumulate mode, bool exact_grids) : mode_(mode), exact_grids_(exact_grids) {}
+  /// exact_grids: both operands are quantized to grids with exact_products. in_binary64: acc is not used.
+  UFP4_HD element_product(accumulate mode, bool exact_grids, bool in_binary64)
+      : mode_(mode), exact_grids_(exact_grids), in_binary64_(in_binary64) {}
 
   /// Adds the next block. a(k), b(k), k < length: elements without their block scales; an unquantized operand's scale
   /// is 1.
@@ -45,11 +47,9 @@ class element_product {
       sum_ = static_cast<double>(acc_);
       return;
     }
-    if (mode_ == accumulate::exact_blocks) {
-      const float d = exact_grids_ ? dot(length, a, b) : chain(length, a, b), t = product(scale_a, scale_b);
-      acc_ = fma(d, magnitude_bits(d) == 0 && !is_finite(t) ? 0.0f : t, acc_);
-      return;
-    }
+    const float d = exact_grids_ ? dot(length, a, b) : chain(length, a, b), t = product(scale_a, scale_b);
+    acc_ = fma(d, magnitude_bits(d) == 0 && !is_finite(t) ? 0.0f : t, acc_);
+    if (mode_ == accumulate::exact_blocks) return;
     const auto left = static_cast<double>(scale_a), right = static_cast<double>(scale_b);
     for (std::uint32_t k = 0; k < length; ++k)
       sum_ += static_cast<double>(a(k)) * left * (static_cast<double>(b(k)) * right);
@@ -60,7 +60,8 @@ class element_product {
 
   /// The sum times alpha and the tensor scales of the caller's A and B, as numerics 6 rounds it.
   UFP4_HD float scaled(float alpha, float tensor_scale_a, float tensor_scale_b) const {
-    if (mode_ == accumulate::exact_blocks) return scaled_sum(mode_, acc_, alpha, tensor_scale_a, tensor_scale_b);
+    if (mode_ == accumulate::exact_blocks || (!in_binary64_ && is_finite(acc_) && sum_ == sum_))
+      return scaled_sum(mode_, acc_, alpha, tensor_scale_a, tensor_scale_b);
     return static_cast<float>(sum_ * factors(alpha, tensor_scale_a, tensor_scale_b));
   }
 
@@ -80,7 +81,7 @@ class element_product {
   }
 
   accumulate mode_;
-  bool exact_grids_;
+  bool exact_grids_, in_binary64_;
   float acc_ = 0;
   double sum_ = 0;
 };

@@ -30,7 +30,6 @@ struct simt_job {
   gemm_job product{};
   float table[2][16] = {};  ///< of the left and the right grid, by code: if both grids are exact, their integers
   float unit = 1;           ///< by which dot products of integers are multiplied
-  float begin = 0;          ///< of every sum; a NaN where the mode adds up in binary64, as `store` then does
   tile_grid tiles{};
 };
 
@@ -130,7 +129,7 @@ UFP4_LAZY_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) 
   sync_block();
   float dot[4][4] = {}, acc[4][4];
   for (auto& sums : acc)
-    for (float& sum : sums) sum = job.begin;
+    for (float& sum : sums) sum = product.in_binary64 ? ufp4::detail::quiet_nan : 0.0f;  // not finite: computed again
   for (std::size_t k = 0; k < product.padded(); k += simt_tile::depth) {
     stage(job, product.left, row, k, *a);
     stage(job, product.right, col, k, *b);
@@ -180,7 +179,7 @@ error run_gemm_simt(const gemm_job& product, const device_facts&, std::span<std:
     const grid4& grid = c < 16 ? product.left.grid : product.right.grid;
     job.table[c / 16][c % 16] = integers ? static_cast<float>(grid.integer[c % 16]) : grid.value[c % 16];
   }
-  if (needs_binary64(product)) job.begin = ufp4::detail::quiet_nan;
+  job.product.in_binary64 = needs_binary64(product);
   if (integers) job.unit = product.left.grid.unit * product.right.grid.unit;
   return launch_tiled(listed<&multiply_simt<Use>>, job, product.out, simt_tile::side, simt_tile::side,
                       simt_tile::threads, 2 * sizeof(simt_operand), where);

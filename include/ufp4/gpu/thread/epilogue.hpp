@@ -48,8 +48,9 @@ struct operand_memory {
 
 /// Element (i, j) of the product, with the tensor scales and alpha.
 UFP4_DEVICE float recomputed(const operand_memory& left, const operand_memory& right, bool exact_grids, accumulate mode,
-                             float alpha, const result_scales& by, std::size_t i, std::size_t j) {
-  ufp4::detail::element_product sum(mode, exact_grids);
+                             float alpha, const result_scales& by, std::size_t i, std::size_t j,
+                             bool in_binary64 = false) {
+  ufp4::detail::element_product sum(mode, exact_grids, in_binary64);
   for (std::size_t b = 0; b < left.padded_cols / left.block && !sum.is_nan_already(); ++b) {
     const std::size_t first = b * left.block;
     sum.add_block(
@@ -67,7 +68,7 @@ UFP4_DEVICE operand_memory memory_of(const gemm_side& side, unsigned block) {
 /// Not inlined where that would cost the main loop registers. The job must be a kernel's UFP4_PARAMETER.
 UFP4_DEVICE_CALL float recomputed(const gemm_job& job, result_scales by, std::size_t i, std::size_t j) {
   return recomputed(memory_of(job.left, job.block), memory_of(job.right, job.block),
-                    job.left.exact() && job.right.exact(), job.mode, job.alpha, by, i, j);
+                    job.left.exact() && job.right.exact(), job.mode, job.alpha, by, i, j, job.in_binary64);
 }
 
 /// What turns the sums of a job into C.

@@ -179,7 +179,7 @@ template <features needs>
 /// The scaled result of one element, from codes and scales.
 template <features needs>
 [[gnu::cold]] float recomputed_result(const gemm_job& job, const result_scales& by, std::size_t row, std::size_t col) {
-  element_product product(job.mode, job.left.exact() && job.right.exact());
+  element_product product(job.mode, job.left.exact() && job.right.exact(), job.needs_binary64());
   float value[2][panel_depth], scale[2][panel_depth / 2];
   for (std::size_t k = 0; k < job.padded() && !product.is_nan_already(); k += panel_depth) {
     const std::size_t depth = job.padded() - k < panel_depth ? job.padded() - k : panel_depth;
