@@ -269,6 +269,20 @@ TEST_CASE("a sum that overflows on the way is stored as its true value in the fa
   }
 }
 
+TEST_CASE("large values of a grid do not multiply the error of scales whose product underflows", "[gemm]") {
+  float large[16], small[16];
+  for (int c = 0; c < 16; ++c) large[c] = std::ldexp(static_cast<float>(c - 8), 30), small[c] = static_cast<float>(c);
+  const format_spec a{grid4::of(small), scale_kind::f32, 16, {}}, b{grid4::of(large), scale_kind::f32, 16, {}};
+  const std::vector<float> x(16, 0x1p-100f), w(16, 0x1p-20f);  // w saturates at 7/8 of its numbers
+  const any_quantized left = quantize(a, matrix_view<const float>(x.data(), 1, 16));
+  const any_quantized right = quantize(b, matrix_view<const float>(w.data(), 1, 16));
+  for (const cpu::isa isa : support::runnable_isas()) {
+    float c = 0;
+    quantized_gemm(left, right, matrix_view<float>(&c, 1, 1), {.alpha = 0x1p100f}, {.isa = isa});
+    CHECK(std::fabs(c - 0x1.cp-17f) <= 0x1p-21f);  // 2^100 * 16 * 2^-126, and the rounding of 16 products
+  }
+}
+
 TEST_CASE("a NaN block scale makes its row or column NaN and nothing else", "[gemm]") {
   for (const auto& [m, n] : shapes)
     for (const bool overflows : {false, true}) {

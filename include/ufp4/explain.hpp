@@ -64,7 +64,7 @@ inline explanation explain_gemm(const context& ctx, const gemm_table& table, con
   const gemm_kernel& k = *plan.kernel;
   std::string note = why_not_better(k.tier, tier, ctx);
   if (job.needs_binary64())
-    note += std::string(note.empty() ? "" : "; ") + "a grid has values below 2^-40 or above 2^40: sums in binary64";
+    note += std::string(note.empty() ? "" : "; ") + "a grid has values below 2^-40 or above 2^10: sums in binary64";
   if (plan.job->swapped) note += std::string(note.empty() ? "" : "; ") + "computed as the transposed product";
   return {"quantized_gemm", k.name, k.tier, k.tile_rows, k.tile_cols, k.tile_depth, k.made_as(job.mode), note};
 }

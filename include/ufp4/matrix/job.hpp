@@ -32,12 +32,13 @@ constexpr grid_integers integers_of_grids(const format_spec& f) {
   return all;
 }
 
-/// Whether a value other than 0 is below 2^-40 or above 2^40, as only grids of a program's own have: products of values
-/// may then leave the range of binary32, and the fast modes add up in binary64 (numerics 6).
+/// Whether a value other than 0 is below 2^-40 or above 2^10, as only grids of a program's own have. Products of values
+/// may then leave the range of binary32 or multiply the error of a product of block scales that underflowed beyond the
+/// bound, so the fast modes add up in binary64 (numerics 6).
 constexpr bool has_extreme_values(const grid4& grid) {
-  if (grid.exact_products && grid.unit >= 0x1p-40f && grid.qmax <= 0x1p40f) return false;
+  if (grid.exact_products && grid.unit >= 0x1p-40f && grid.qmax <= 0x1p10f) return false;
   bool any = false;
-  for (const float v : grid.value) any = any || (v != 0.0f && !(magnitude(v) >= 0x1p-40f && magnitude(v) <= 0x1p40f));
+  for (const float v : grid.value) any = any || (v != 0.0f && !(magnitude(v) >= 0x1p-40f && magnitude(v) <= 0x1p10f));
   return any;
 }
 constexpr bool has_extreme_values(const format_spec& f) {

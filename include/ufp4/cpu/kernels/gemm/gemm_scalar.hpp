@@ -71,7 +71,8 @@ inline void transpose_panel(const panel& p, std::size_t block, gemm_scratch& s) 
 }
 
 /// acc += d * (sA * sB) for every block, d a plain sum in K order. Scales stay apart, so that they make none subnormal.
-inline void accumulate_fast(std::size_t block, std::size_t rows, std::size_t depth, gemm_scratch& s) {
+/// `wide`: d may be so large that the rounding of a subnormal sA * sB would show, so that product is one of binary64.
+inline void accumulate_fast(bool wide, std::size_t block, std::size_t rows, std::size_t depth, gemm_scratch& s) {
   for (std::size_t i = 0; i < rows; ++i)
     for (std::size_t k = 0; k < depth; k += block) {
       float dot[gemm_tile] = {};
@@ -82,7 +83,12 @@ inline void accumulate_fast(std::size_t block, std::size_t rows, std::size_t dep
       const float scale = s.scale[0][i * panel_depth / 2 + k / block];
       const float* column_scale = s.column_scale + k / block * gemm_tile;
       float* acc = s.acc + i * gemm_tile;
-      for (std::size_t j = 0; j < gemm_tile; ++j) acc[j] += dot[j] * (scale * column_scale[j]);
+      if (wide)
+        for (std::size_t j = 0; j < gemm_tile; ++j)
+          acc[j] += static_cast<float>(static_cast<double>(dot[j]) *
+                                       (static_cast<double>(scale) * static_cast<double>(column_scale[j])));
+      else
+        for (std::size_t j = 0; j < gemm_tile; ++j) acc[j] += dot[j] * (scale * column_scale[j]);
     }
 }
 
@@ -95,7 +101,11 @@ void multiply_fast(const gemm_job& job, const panel& left, const panel& right, g
     fold_to_bf16(right, job.block, s.scale[1], s.value[1]);
   }
   transpose_panel(right, job.block, s);
-  accumulate_fast(job.block, left.rows, left.depth, s);
+  bool wide = false;
+  if constexpr (has(needs, features::byte_float))
+    wide = (job.left.has_bytes() && job.left.q.format.grid.qmax > 0x1p10f) ||
+           (job.right.has_bytes() && job.right.q.format.grid.qmax > 0x1p10f);
+  accumulate_fast(wide, job.block, left.rows, left.depth, s);
 }
 
 template <features needs>
