@@ -15,6 +15,7 @@
 #include "support/seed.hpp"
 #include "support/threads.hpp"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -190,4 +191,19 @@ TEST_CASE("what does not take elements of one byte rejects them before it writes
   broken.byte = ufp4::detail::byte_element::none;
   CHECK(support::rejection([&] { storage_size(broken, 2, 32); }) ==
         "storage_size: the format has no values; spec_of<nvfp4> is one that has");
+}
+
+TEST_CASE("fast keeps its bound for mxfp8_e5m2 where the product of two scales is subnormal", "[gemm]") {
+  matrix<float> x(2, 64), c(2, 2);
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t k = 0; k < 64; ++k) x(i, k) = 57344 * 0x1p-76f;
+  const auto q = quantize<mxfp8_e5m2>(x);
+  REQUIRE(q(1, 63) == x(1, 63));
+  const double e = 64 * std::pow(57344 * 0x1p-76, 2);
+  for (const cpu::isa tier : cpu::all_isas) {
+    if (!cpu::available().has(tier)) continue;
+    CAPTURE(cpu::name(tier));
+    quantized_gemm(q, q, c, {}, cpu::context{.isa = tier});
+    CHECK(std::abs(static_cast<double>(c(1, 1)) - e) <= 70 * 0x1p-24 * e + 64 * 0x1p-126);
+  }
 }

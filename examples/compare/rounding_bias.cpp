@@ -94,6 +94,14 @@ std::vector<table_row> rows_of_corrected_scales() {
                      const ufp4::transform_spec signs = tool::random_transform(n, seed);
                      return outcome_of(x, signs, ufp4::quantize_ms_eden(x, signs, ufp4::stochastic{.seed = seed}));
                    }}});
+  ufp4::detail::for_every_preset([&](auto preset) {
+    const std::string name = preset.name;
+    if (name.find("int4") != std::string::npos) return;
+    all.push_back({"`" + name + "` | `eden`, n = 128", {[=](const batch& x, std::uint64_t seed) {
+                     const ufp4::transform_spec signs = tool::random_transform(128, seed);
+                     return outcome_of(x, signs, ufp4::quantize(preset.spec, x, signs, ufp4::eden{.seed = seed}));
+                   }}});
+  });
   return all;
 }
 
