@@ -32,7 +32,7 @@ includes neon >"$work/all.cpp"
 includes 'avx|amx' >"$work/aarch64.cpp"
 {
   echo '#define UFP4_SIMT_HEADER "gpu/simt.hpp"'
-  find include/ufp4/{gpu,cuda,hip} -name '*.hpp' | sort | grep -v -E '/(vendor|cublas|library_gemm)\.hpp$' |
+  find include/ufp4/{gpu,cuda,hip} -name '*.hpp' | sort | grep -v -E '/(vendor|[a-z]*_shims|cublas|library_gemm)\.hpp$' |
     sed 's|^include/|#include <|; s|$|>|'
   echo '#include <ufp4/gpu/vendor.hpp>'
 } >"$work/gpu.cpp"

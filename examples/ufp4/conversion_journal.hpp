@@ -87,7 +87,7 @@ class conversion_journal {
 
   void read() {
     const std::string path = (output_ / name).string();
-    std::string settings, text;
+    std::string settings;
     for (const json_member& m : read_members(path)) {
       ufp4::interop::json_cursor json(m.value);
       const auto entry = [&](const std::string& file) {

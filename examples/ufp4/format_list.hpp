@@ -87,8 +87,10 @@ struct format_facts {
 
   /// The value of each code; of several grids those of one, without its factor.
   std::vector<float> values(int grid = 0) const {
+    const std::size_t codes = spec.has_bytes() ? 256 : 16;
     std::vector<float> all;
-    for (int code = 0; code < (spec.has_bytes() ? 256 : 16); ++code)
+    all.reserve(codes);
+    for (std::size_t code = 0; code < codes; ++code)
       all.push_back(spec.has_bytes() ? ufp4::detail::value_of(spec, static_cast<std::uint8_t>(code))
                                      : ufp4::detail::nth_grid(spec, grid).value[code]);
     return all;

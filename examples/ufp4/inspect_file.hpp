@@ -73,7 +73,8 @@ inline file_entry joined(safetensors_reader& file, const found_weight& weight) {
     entry.shape = found.shape;
     entry.hadamard = found.transform.n;
     entry.format = stored_format_name(found.format);
-  } catch (const ufp4::interop::file_error&) {  // listed as separate tensors; `dequantize` reports the error
+  } catch (const ufp4::interop::file_error&) {  // NOLINT(bugprone-empty-catch)
+    // Listed as separate tensors; `dequantize` reports the error.
   }
   return entry;
 }

@@ -24,6 +24,7 @@ inline std::string options_text(const std::string& flag, const std::vector<std::
 /// The values of --axis as they were given.
 inline std::vector<std::string> axis_values(const quantize_request& request) {
   std::vector<std::string> values;
+  values.reserve(request.axes.size());
   for (const axis_choice& c : request.axes)
     values.push_back((c.pattern.empty() ? "" : c.pattern + "=") + std::to_string(c.axis));
   return values;

@@ -201,7 +201,7 @@ inline std::string layout_mismatch(tensor_layout layout, const std::vector<plann
   if (request.with.transform.n != 1) return "does not record a Hadamard transform (--rht)";
   for (const planned_tensor& p : plan) {
     if (!p.kept.empty()) continue;
-    const std::string wrong = shape_mismatch(layout, p);
+    std::string wrong = shape_mismatch(layout, p);
     if (!wrong.empty()) return wrong;
     if (p.cols() % request.block_size() != 0)
       return "has no padding, but tensor " + printable(p.name) + " has " + std::to_string(p.cols()) +

@@ -26,8 +26,8 @@ families=(
 # kernel, as a regular expression | bytes of scratch a thread | why
 scratch=(
   "quantize_blocks|2000|the codec as it stands: a reference, whose loops over a block and a grid index memory"
-  "quantize_extended|3700|the codec with every choice: a block's exponents, and the grid that it chose, are indexed"
-  "d[a-z]*_extended|900|the grid that a block chose is indexed"
+  "quantize_extended|4700|the codec with every choice: up to 256 values of a block, three times; a block's exponents and its grid are indexed"
+  "d[a-z]*_extended|910|the grid that a block chose is indexed"
   "quantize_[a-z]*<2|160|a grid without a plan: sixteen values and their random bits, indexed in a loop"
   "quantize_tiles<[01], true|40|scalar registers that are kept in vector registers"
 )

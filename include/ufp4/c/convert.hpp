@@ -109,6 +109,7 @@ inline ufp4_transform to_c(const transform_spec& t) {
 inline grid4 grid_of_format(const ufp4_format& f) {
   grid4 grid{};
   ufp4::detail::for_each_row(ufp4::detail::presets{}, [&](auto row) {
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): -0 is another value than 0
     if (std::memcmp(row.spec.grid.value, f.values, sizeof f.values) == 0) grid = row.spec.grid;
   });
   if (grid.levels == 0) grid = grid4::of(f.values);
@@ -156,6 +157,7 @@ inline format_spec extended_format(const ufp4_format& f) {
   });
   expects(found.grid.levels != 0, "invalid format.has_tensor_scale ", f.has_tensor_scale);
   const ufp4_format expected = to_c(found);
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): a structure without padding
   expects(std::memcmp(&expected, &f, sizeof f) == 0, "a member of the format ",
           std::string(ufp4::detail::preset_name(found)), " was changed; only its name, in ufp4_preset, selects it");
   return found;

@@ -42,6 +42,7 @@ void gemm(const ufp4_context* context, const A& a, const ufp4_quantized* b, cons
 
 #pragma GCC visibility push(default)  // of ufp4.h, which g++ does not apply in another namespace
 extern "C" {
+// NOLINTBEGIN(misc-definitions-in-headers): for one file of a program
 
 std::int32_t ufp4_prepack(const ufp4_context* context, const ufp4_quantized* q, ufp4_quantized* to) {
   return guarded(__func__, [&] {
@@ -103,6 +104,7 @@ std::int32_t ufp4_explain_gemm(const ufp4_context* context, const ufp4_quantized
     copy_text(cpu::detail::explain_gemm(ctx, gemm_kernels(), job).text(), text, size);
   });
 }
+// NOLINTEND(misc-definitions-in-headers)
 }
 #pragma GCC visibility pop
 

@@ -75,6 +75,7 @@ inline void linear_backward_weight(const ufp4_context* context, const ufp4_recip
 }
 #pragma GCC visibility push(default)  // of ufp4.h, which g++ does not apply in another namespace
 extern "C" {
+// NOLINTBEGIN(misc-definitions-in-headers): for one file of a program
 
 std::size_t ufp4_recipe_count() { return std::size(recipe::named_recipes); }
 const char* ufp4_recipe_name(std::size_t i) {
@@ -109,6 +110,7 @@ std::int32_t ufp4_linear_backward_weight_grouped(const ufp4_context* context, co
                                                  const ufp4_matrix* x, const ufp4_matrix* dw, std::int32_t mode) {
   return guarded(__func__, [&] { linear_backward_weight(context, recipe, {experts, offsets}, dy, x, dw, mode); });
 }
+// NOLINTEND(misc-definitions-in-headers)
 }
 #pragma GCC visibility pop
 

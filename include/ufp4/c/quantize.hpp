@@ -59,6 +59,7 @@ inline void check_same_matrix(const any_quantized_view& q, const ufp4_quantized&
 
 #pragma GCC visibility push(default)  // of ufp4.h, which g++ does not apply in another namespace
 extern "C" {
+// NOLINTBEGIN(misc-definitions-in-headers): for one file of a program
 
 std::uint32_t ufp4_abi_version() { return UFP4_ABI_VERSION; }
 const char* ufp4_version() { return version_string; }
@@ -208,6 +209,7 @@ std::int32_t ufp4_explain_quantize(const ufp4_context* context, const ufp4_matri
     });
   });
 }
+// NOLINTEND(misc-definitions-in-headers)
 }
 #pragma GCC visibility pop
 

@@ -321,6 +321,7 @@ inline layer_side saved_operand(const bound_recipe& now, const shape& s, const s
   const source x{nullptr, dtype::f32, s.tokens, s.inputs, static_cast<std::ptrdiff_t>(s.inputs), 1};
   const layer_side side = saved_side(now, s, x, counter);
   std::vector<saved_activation::part> parts;
+  parts.reserve(side.parts.size());
   for (std::size_t e = 0; e < side.parts.size(); ++e) parts.push_back(saved_part(side, e));
   return {&now, 5, {}, std::move(parts)};
 }

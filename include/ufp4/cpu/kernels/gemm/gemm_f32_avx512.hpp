@@ -162,13 +162,14 @@ inline void f32_row(const column_panel<f32_products>& s, const std::byte* left, 
     f32 dot[chains] = {};
 #pragma GCC unroll 4
     for (std::size_t c = 0; c < chains; ++c) record[c] = p + (b + c < s.blocks ? b + c : b) * (1 + block) + 1;
-    for (std::size_t k = 0; k < block; k += 8)
+    for (std::size_t k = 0; k < block; k += 8) {
 #pragma GCC unroll 8
       for (std::size_t e = 0; e < 8; ++e)
 #pragma GCC unroll 4
         for (std::size_t c = 0; c < chains; ++c)
           add_product(dot[c], lookup(table, codes.v[(c * block + k) / 8] >> static_cast<std::uint32_t>(4 * e)),
                       record[c] + k + e);
+    }
 #pragma GCC unroll 4
     for (std::size_t c = 0; c < chains; ++c)
       if (b + c < s.blocks) sum = fma(dot[c], rounded(broadcast(record[c][-1]) * load(s.scale + (b + c) * lanes)), sum);

@@ -318,7 +318,7 @@ template <read_ahead how>
 UFP4_LANE f32 rescaled(const gemv_panel& s, const gemv_part_of_row& row, std::size_t block, std::size_t b, u32 dot,
                        f32 sum) {
   const f32 t = rounded(load(s.scale + (block + b) * lanes) * broadcast(row.scale[b]));
-  prefetch_after<how>(sum, s.scale_ahead + (block + b) * s.scale_bytes);
+  if constexpr (how != read_ahead::none) prefetch_after<how>(sum, s.scale_ahead + (block + b) * s.scale_bytes);
   return fma(as_float(dot) - s.magic, t, sum);
 }
 

@@ -273,13 +273,14 @@ struct mixed_gemv {
     f32 sum[lanes], by{};
 #pragma GCC unroll 16
     for (std::size_t l = 0; l < lanes; ++l) sum[l] = sums[l];
-    for (std::size_t c = 0; c < parts; ++c, words += terms * part_k)
+    for (std::size_t c = 0; c < parts; ++c, words += terms * part_k) {
 #pragma GCC unroll 16
       for (std::size_t l = 0; l < lanes; ++l, codes += 64) {
         if (((c * part_k + 8 * l) & within) == 0) by = scales(scale), scale += lanes;
         add_group<terms, false>(r.table, words + 2 * l, codes, by, sum[l]);
         prefetch_after<first_level ? read_ahead::first_level : read_ahead::second_level>(sum[l], codes + lead);
       }
+    }
 #pragma GCC unroll 16
     for (std::size_t l = 0; l < lanes; ++l) sums[l] = sum[l];
   }
