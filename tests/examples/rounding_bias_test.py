@@ -59,6 +59,11 @@ class Page(unittest.TestCase):
         stated |= {("int8_f32", "mse_search"), ("int8_f32", "mae_search")}
         self.assertEqual({row for row, bold in gains.items() if len(bold) == 3 and all(bold)}, stated)
 
+    def test_eden_has_the_gain_1_in_every_preset_on_all_data(self):
+        rows = [cells for _, cells in self.page if cells[1].startswith("`eden`")]
+        self.assertGreater(len(rows), 10)
+        self.assertEqual([cells[0] for cells in rows if not all(cell.startswith("**") for cell in cells[2:])], [])
+
     def test_ms_eden_has_a_gain_other_than_1_in_transform_runs_of_several_blocks(self):
         gains = {cells[1]: cells[2:] for _, cells in self.page}
         bold = {n: [cell.startswith("**") for cell in gains[f"`quantize_ms_eden`, n = {n}"]] for n in (16, 128, 256)}
