@@ -13,7 +13,7 @@ namespace ufp4::inline UFP4_TYPES {
 /// | unbiased  | sum(x q) is sum(x x) in every run but for the rounding of scales, whose mean is right; over random    |
 /// |           | signs q is an unbiased estimate of x                                                                |
 /// | error     | little more than that of nearest_even, and less than half of that of stochastic rounding             |
-/// | saturated | the scales leave room for the correction: the largest is a power of two below the type's largest     |
+/// | saturated | before the correction the largest scale is a power of two below the largest of its type              |
 /// | backends  | bit-identical on every instruction set and number of threads; on a GPU an error                      |
 /// | source    | EDEN, arXiv 2108.08842; scales are corrected as in MS-EDEN, arXiv 2601.22813 (quantize_ms_eden)       |
 struct eden {

@@ -246,10 +246,14 @@ inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, c
   const float nearer = -range.least < range.most ? -range.least : range.most;
   if (lane_bits(reinterpret_cast<u32>(scaled(as_float(amax)) > nearer) & ~s.zero) == 0) return 0;
   u32 counts{};
-  for (std::size_t k = 0; k < count; ++k) {
-    const f32 t = scaled(load(x + k * lanes));
-    counts -= reinterpret_cast<u32>((t > range.most) | (t < range.least)) & ~s.zero;
-  }
+  const auto add = [&](const auto& is_beyond) {
+    for (std::size_t k = 0; k < count; ++k)
+      counts -= reinterpret_cast<u32>(is_beyond(scaled(load(x + k * lanes)))) & ~s.zero;
+  };
+  if (range.least == -range.most)
+    add([&](f32 t) { return magnitude(t) > range.most; });
+  else
+    add([&](f32 t) { return (t > range.most) | (t < range.least); });
   std::uint64_t sum = 0;
   for (std::size_t l = 0; l < lanes; ++l) sum += counts[l];
   return sum;

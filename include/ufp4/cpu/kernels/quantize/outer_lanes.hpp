@@ -16,15 +16,15 @@ struct outer_lanes {
 };
 
 /// make_tensor_constants, an amax a lane.
-inline outer_lanes outer_of(const format_spec& f, const scale_rule_spec& rule, u32 amax) {
+inline outer_lanes outer_of(const format_spec& f, const outer_bounds& bound, u32 amax) {
   using namespace ufp4::detail;
-  const outer_bounds bound = outer_bounds::of(f, rule);
   const f32 quotient = amax == 0u ? broadcast(1.0f) : bound.numerator / as_float(amax);
   const f32 encode = at_most(quotient, broadcast(bound.encode));
   f32 decode = 1.0f / encode;
   const bool is_float = f.outer.type == scale_kind::f32;
   if (!is_float) decode = decode_scale_bits<true>(f.outer.type, encode_scale_bits(f.outer.type, decode));
   const u32 beyond = reinterpret_cast<u32>(decode > bound.decode) | (is_float ? 0u : ~0u);
+  if (lane_bits(beyond) == 0) return {decode, encode};
   decode = at_most(decode, broadcast(bound.decode));
   return {decode, beyond != 0u ? at_most(1.0f / decode, broadcast(max_finite)) : encode};
 }
@@ -45,6 +45,7 @@ class outer_tiles : protected quantize_call {
   outer_tiles(const quantize_call& call, const tile_transform& transform)
       : quantize_call(call),
         transform_(transform),
+        bound_(outer_bounds::of(job_.format, coder_.rule)),
         run_(job_.run()),
         block_(static_cast<std::size_t>(job_.format.block.cols)),
         blocks_(run_ / block_),
@@ -133,7 +134,7 @@ class outer_tiles : protected quantize_call {
   void find_outers(std::size_t first, std::size_t last) {
     const std::size_t end = (last - 1) / covered_ + 1;
     for (std::size_t i = first / covered_; i < end; i += lanes) {
-      const outer_lanes o = outer_of(job_.format, coder_.rule, load_as<u32>(outers_.amax.data() + i));
+      const outer_lanes o = outer_of(job_.format, bound_, load_as<u32>(outers_.amax.data() + i));
       store(outers_.decode.data() + i, o.decode);
       store(outers_.encode.data() + i, o.encode);
     }
@@ -167,6 +168,7 @@ class outer_tiles : protected quantize_call {
   }
 
   tile_transform transform_;
+  outer_bounds bound_;
   std::size_t run_, block_, blocks_;  ///< elements of a run and of a block, blocks of a run
   std::size_t tile_width_;            ///< elements that a tile takes at once
   scale_strip strip_;
@@ -196,7 +198,10 @@ class grid_scaler {
 
   f32 rescale() const { return broadcast(rescale_); }
   /// tensor_constants::scale_factor.
-  f32 scale_factor(const outer_lanes& outer) const { return at_most(outer.encode * per_qmax_, broadcast(max_finite)); }
+  f32 scale_factor(const outer_lanes& outer) const {
+    const f32 factor = rounded(outer.encode * per_qmax_);
+    return per_qmax_ <= 1.0f ? factor : at_most(factor, broadcast(max_finite));
+  }
   /// `kind` is the format's. Returns which lanes are special: zero, not finite, or with an amax or factor that is not a
   /// normal number.
   UFP4_LANE std::uint32_t operator()(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
@@ -241,7 +246,7 @@ class grid_scaler {
     if (coder_->rule.what == rule_kind::up)
       s.bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, s.bits) < argument) &
                 reinterpret_cast<u32>(s.bits < max_scale(kind));
-    s.bits = minimum(s.bits, broadcast(largest_));
+    if (!two_level) s.bits = minimum(s.bits, broadcast(largest_));
     const f32 scale = decode_scale_bits<true>(kind, s.bits);
     s.factor = two_level ? 1.0f / (scale * outer.decode) : scale;
     s.effective = effective(scale, outer);
