@@ -89,11 +89,15 @@ foreach(check IN LISTS ufp4_outside_checks)
   elseif(check MATCHES "^(interop|weights|packers)$")
     set(driver interop_driver)
   endif()
-  ufp4_bash_check(outside_${check} 900 tests/outside/run.sh ${check} $<TARGET_FILE:${driver}>)
+  set(seconds 900)
+  if(check STREQUAL packers)
+    set(seconds 1800) # PyTorch
+  endif()
+  ufp4_bash_check(outside_${check} ${seconds} tests/outside/run.sh ${check} $<TARGET_FILE:${driver}>)
   set_tests_properties(outside_${check} PROPERTIES RESOURCE_LOCK outside)
 endforeach()
 if(UFP4_TEST_LEVEL STREQUAL nightly) # PyTorch again
-  ufp4_bash_check(outside_quantizers 900 tests/outside/run.sh quantizers $<TARGET_FILE:oracle_driver>)
+  ufp4_bash_check(outside_quantizers 1800 tests/outside/run.sh quantizers $<TARGET_FILE:oracle_driver>)
   set_tests_properties(outside_quantizers PROPERTIES RESOURCE_LOCK outside)
 endif()
 
