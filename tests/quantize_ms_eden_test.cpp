@@ -66,7 +66,10 @@ statistics over_draws(const numbers& x, std::size_t draws, const Quantize& quant
 
 }  // namespace
 
-TEST_CASE("over signs MS-EDEN has a gain within 0.002 of 1 on Gaussian numbers, and half the squared error of stochastic rounding", "[quantize]") {
+TEST_CASE(
+    "over signs MS-EDEN has a gain within 0.002 of 1 on Gaussian numbers, and half the squared error of stochastic "
+    "rounding",
+    "[quantize]") {
   INFO(support::seed_note());
   const numbers x(1, 32, 512);
   const auto view = x.view();

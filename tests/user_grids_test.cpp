@@ -1,4 +1,4 @@
-// ufp4 - grids of a program's own at the ends of binary32: small inputs of what fuzz_user_formats and the oracle look for.
+// ufp4 - grids of a program's own at the ends of binary32: small inputs of what fuzz_user_formats looks for.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: bits
 #include <ufp4/ufp4.hpp>

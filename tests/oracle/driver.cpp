@@ -1046,8 +1046,8 @@ void run_user_quantize(reader& in, answer& out) {
   same_on_every_isa(out, [&](const ufp4::cpu::context& ctx, answer& here) {
     ufp4::quantize_report report;
     const auto run = [&](const auto&... more) {
-      const auto q = ufp4::quantize(format.spec, x.view(), transform, rounding, rule, ufp4::count_into{report}, ctx,
-                                    more...);
+      const auto q =
+          ufp4::quantize(format.spec, x.view(), transform, rounding, rule, ufp4::count_into{report}, ctx, more...);
       add_quantized(here, q, report, ctx);
     };
     has_amax ? run(amax) : run();

@@ -1,9 +1,9 @@
 // ufp4 - MS-EDEN: nearest codes whose scales are corrected for their attenuation and rounded stochastically.
 // SPDX-License-Identifier: Apache-2.0
 //
-// After a random Hadamard transform less biased than nearest codes, with less error than stochastic rounding of the
-// elements (arXiv 2601.22813); block/eden.hpp has no bias. Numerics 5, "MS-EDEN". The blocks of a run are coded one by one by ms_eden_coder; then
-// correct_scales changes the scales of the whole run. The operation: quantize_ms_eden.hpp.
+// After a random Hadamard transform less biased than nearest codes, with less error than stochastic rounding of
+// elements (arXiv 2601.22813); block/eden.hpp has no bias. Numerics 5, "MS-EDEN". The blocks of a run are coded one by
+// one by ms_eden_coder; then correct_scales changes the scales of the whole run. The operation: quantize_ms_eden.hpp.
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>
