@@ -109,7 +109,12 @@ UFP4_DEVICE void store(const gemm_job& product, std::size_t row, std::size_t col
   thread::store_sums<16>(
       to, [&](unsigned n) { return acc[n / 4][n % 4]; },
       [&](unsigned n) { return thread::element_place{row + y + n / 4 * 16, col + x + n % 4 * 16}; },
-      [&](std::size_t i, std::size_t j) { return thread::recomputed(product, to.by, i, j); });
+      [&](std::size_t i, std::size_t j) {
+        if (!product.in_binary64) return thread::recomputed(product, to.by, i, j);
+        return thread::recomputed(thread::memory_of(product.left, product.block),
+                                  thread::memory_of(product.right, product.block), false, product.mode, product.alpha,
+                                  to.by, i, j, true);
+      });
 }
 
 UFP4_LAZY_KERNEL(simt_tile::threads) multiply_simt(UFP4_PARAMETER simt_job job) {

@@ -68,7 +68,7 @@ UFP4_DEVICE operand_memory memory_of(const gemm_side& side, unsigned block) {
 /// Not inlined where that would cost the main loop registers. The job must be a kernel's UFP4_PARAMETER.
 UFP4_DEVICE_CALL float recomputed(const gemm_job& job, result_scales by, std::size_t i, std::size_t j) {
   return recomputed(memory_of(job.left, job.block), memory_of(job.right, job.block),
-                    job.left.exact() && job.right.exact(), job.mode, job.alpha, by, i, j, job.in_binary64);
+                    job.left.exact() && job.right.exact(), job.mode, job.alpha, by, i, j);
 }
 
 /// What turns the sums of a job into C.
