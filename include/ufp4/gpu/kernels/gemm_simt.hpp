@@ -102,6 +102,14 @@ UFP4_DEVICE void multiply(const simt_job& job, const simt_operand& a, const simt
   }
 }
 
+/// As thread::recomputed, for products that add up in binary64. Not inlined either.
+UFP4_DEVICE_CALL float recomputed_in_binary64(const gemm_job& product, thread::result_scales by, std::size_t i,
+                                              std::size_t j) {
+  return thread::recomputed(thread::memory_of(product.left, product.block),
+                            thread::memory_of(product.right, product.block), false, product.mode, product.alpha, by, i,
+                            j, true);
+}
+
 /// Not in the kernel itself: clang 15 copies a kernel's parameter to memory if a lambda of the kernel refers to it.
 UFP4_DEVICE void store(const gemm_job& product, std::size_t row, std::size_t col, const float (&acc)[4][4]) {
   const unsigned x = thread_index().x % 16, y = thread_index().x / 16;
@@ -110,10 +118,8 @@ UFP4_DEVICE void store(const gemm_job& product, std::size_t row, std::size_t col
       to, [&](unsigned n) { return acc[n / 4][n % 4]; },
       [&](unsigned n) { return thread::element_place{row + y + n / 4 * 16, col + x + n % 4 * 16}; },
       [&](std::size_t i, std::size_t j) {
-        if (!product.in_binary64) return thread::recomputed(product, to.by, i, j);
-        return thread::recomputed(thread::memory_of(product.left, product.block),
-                                  thread::memory_of(product.right, product.block), false, product.mode, product.alpha,
-                                  to.by, i, j, true);
+        return product.in_binary64 ? recomputed_in_binary64(product, to.by, i, j)
+                                   : thread::recomputed(product, to.by, i, j);
       });
 }
 
