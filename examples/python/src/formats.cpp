@@ -258,58 +258,44 @@ void bind_transform(nb::module_& m) {
         "The Hadamard transform of runs of len(signs) elements with these signs, each +1 or -1.");
 }
 
-void bind_stochastic(nb::module_& m) {
-  nb::class_<stochastic>(
-      m, "Stochastic",
-      "Stochastic rounding: to one of the two neighbours, with the probability that makes the mean right.\n\n"
-      "The random bits depend on seed, stream and the place of the element only, so the result is the same on\n"
-      "every machine. Two operands of a product need different streams or seeds.")
+/// Stochastic and Eden: a rounding that is a seed and a stream.
+template <class Rounding>
+void bind_random_rounding(nb::module_& m, const char* name, const char* doc) {
+  nb::class_<Rounding>(m, name, doc)
       .def(
           "__init__",
-          [](stochastic* self, std::uint64_t seed, std::uint64_t stream) {
-            new (self) stochastic{.seed = seed, .stream = stream};
+          [](Rounding* self, std::uint64_t seed, std::uint64_t stream) {
+            new (self) Rounding{.seed = seed, .stream = stream};
           },
           nb::arg("seed"), nb::arg("stream") = 0)
       .def_prop_ro(
-          "seed", [](const stochastic& s) { return s.seed; }, "The key of the random bits.")
+          "seed", [](const Rounding& r) { return r.seed; }, "The key of the random bits.")
       .def_prop_ro(
-          "stream", [](const stochastic& s) { return s.stream; }, "Distinguishes operands with the same seed.")
+          "stream", [](const Rounding& r) { return r.stream; }, "Distinguishes operands with the same seed.")
       .def(
-          "__eq__", [](const stochastic& a, const stochastic& b) { return a.seed == b.seed && a.stream == b.stream; },
+          "__eq__", [](const Rounding& a, const Rounding& b) { return a.seed == b.seed && a.stream == b.stream; },
           nb::arg("other"), nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__", [](const stochastic& s) { return nb::hash(nb::make_tuple(s.seed, s.stream)); })
+      .def("__hash__", [](const Rounding& r) { return nb::hash(nb::make_tuple(r.seed, r.stream)); })
       .def("__repr__",
-           [](const stochastic& s) { return concat("ufp4.Stochastic(", s.seed, ", stream=", s.stream, ")"); })
-      .def("__getstate__", [](const stochastic& s) { return std::tuple(s.seed, s.stream); })
-      .def("__setstate__", [](stochastic& s, const std::tuple<std::uint64_t, std::uint64_t>& state) {
-        new (&s) stochastic{.seed = std::get<0>(state), .stream = std::get<1>(state)};
+           [name](const Rounding& r) { return concat("ufp4.", name, "(", r.seed, ", stream=", r.stream, ")"); })
+      .def("__getstate__", [](const Rounding& r) { return std::tuple(r.seed, r.stream); })
+      .def("__setstate__", [](Rounding& r, const std::tuple<std::uint64_t, std::uint64_t>& state) {
+        new (&r) Rounding{.seed = std::get<0>(state), .stream = std::get<1>(state)};
       });
 }
 
-void bind_eden(nb::module_& m) {
-  nb::class_<eden>(
+void bind_random_roundings(nb::module_& m) {
+  bind_random_rounding<stochastic>(
+      m, "Stochastic",
+      "Stochastic rounding: to one of the two neighbours, with the probability that makes the mean right.\n\n"
+      "The random bits depend on seed, stream and the place of the element only, so the result is the same on\n"
+      "every machine. Two operands of a product need different streams or seeds.");
+  bind_random_rounding<eden>(
       m, "Eden",
       "Nearest codes, and scales that make the result unbiased over random signs: a rounding for every "
       "format with\n"
       "blocks of one row, after a transform of at least the block's length. Two operands of a product need "
-      "different\nstreams or seeds.")
-      .def(
-          "__init__",
-          [](eden* self, std::uint64_t seed, std::uint64_t stream) { new (self) eden{.seed = seed, .stream = stream}; },
-          nb::arg("seed"), nb::arg("stream") = 0)
-      .def_prop_ro(
-          "seed", [](const eden& e) { return e.seed; }, "The key of the random bits of the scales.")
-      .def_prop_ro(
-          "stream", [](const eden& e) { return e.stream; }, "Distinguishes operands with the same seed.")
-      .def(
-          "__eq__", [](const eden& a, const eden& b) { return a.seed == b.seed && a.stream == b.stream; },
-          nb::arg("other"), nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
-      .def("__hash__", [](const eden& e) { return nb::hash(nb::make_tuple("Eden", e.seed, e.stream)); })
-      .def("__repr__", [](const eden& e) { return concat("ufp4.Eden(", e.seed, ", stream=", e.stream, ")"); })
-      .def("__getstate__", [](const eden& e) { return std::tuple(e.seed, e.stream); })
-      .def("__setstate__", [](eden& e, const std::tuple<std::uint64_t, std::uint64_t>& state) {
-        new (&e) eden{.seed = std::get<0>(state), .stream = std::get<1>(state)};
-      });
+      "different\nstreams or seeds.");
 }
 
 }  // namespace
@@ -407,8 +393,7 @@ accumulate accumulate_of(const char* operation, nb::handle mode) {
 void bind_formats(nb::module_& m) {
   bind_format(m);
   bind_transform(m);
-  bind_stochastic(m);
-  bind_eden(m);
+  bind_random_roundings(m);
 }
 
 }  // namespace ufp4::python
