@@ -1,5 +1,6 @@
 // ufp4 - weights with zero points: elements, dequantize and quantized_gemm.
 // SPDX-License-Identifier: Apache-2.0
+// ctest: bits
 #include <ufp4/ufp4.hpp>
 
 #include "support/catch.hpp"
@@ -46,6 +47,33 @@ TEST_CASE("an element is scale * (code - zero point)", "[zero_points]") {
     for (std::size_t k = 0; k < cols; ++k) {
       REQUIRE(q(n, k) == w.at(n, k));
       REQUIRE(all(n, k) == w.at(n, k));
+    }
+}
+
+TEST_CASE("the part of the zero points is rounded to binary64 before it is added to the signed part", "[zero_points]") {
+  INFO(support::seed_note());
+  weights w(6);
+  w.zeros.assign(w.zeros.size(), 3);
+  w.codes.assign(w.codes.size(), 3);  // every element is zero, so that a sum of the two parts is their rounding errors
+  const zero_point_matrix q = w.matrix();
+  std::mt19937_64 gen(support::seed(7));
+  std::normal_distribution<float> normal;
+  matrix<float> x(tokens, cols), c(tokens, rows), p(tokens, rows);
+  for (std::size_t i = 0; i < tokens * cols; ++i) x.data()[i] = normal(gen);
+  const float alpha = 0.1f;
+  quantized_gemm(x, q, c, {.alpha = alpha});
+  quantized_gemm(x, q.signed_part(), p, {.alpha = alpha});
+  for (std::size_t i = 0; i < tokens; ++i)
+    for (std::size_t n = 0; n < rows; ++n) {
+      double part = 0;
+      for (std::size_t g = 0; g < cols / group; ++g) {
+        double sum = 0;
+        for (std::size_t k = g * group; k < (g + 1) * group; ++k) sum += static_cast<double>(x(i, k));
+        const float offset = w.scales[n * (cols / group) + g] * 5.0f;
+        part += static_cast<double>(static_cast<float>(sum)) * static_cast<double>(offset);
+      }
+      const volatile double product = static_cast<double>(alpha) * part;
+      REQUIRE(c(i, n) == static_cast<float>(static_cast<double>(p(i, n)) + product));
     }
 }
 

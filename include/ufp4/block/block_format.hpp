@@ -288,10 +288,15 @@ UFP4_HD constexpr int grid_number(const format_spec& f, std::uint32_t bits) {
   const int g = static_cast<int>(bits >> grid_shift(f));
   return g < f.choice.count ? g : f.choice.count;
 }
+/// The bits of a block that are its scale, not its grid or its one-bit exponents.
+UFP4_HD constexpr std::uint32_t scale_mask(const format_spec& f) {
+  if (f.block.group[0] != 0) return 0xFFu;
+  return f.choice.count == 0 ? ~0u : (std::uint32_t{1} << grid_shift(f)) - 1;
+}
 /// The value of a block scale, without outer scales: fl(scale * factor of the grid).
 UFP4_HD constexpr float decode_block(const format_spec& f, std::uint32_t bits) {
-  if (f.choice.count == 0) return decode_scale(f.scale, f.block.group[0] == 0 ? bits : bits & 0xFFu);
-  return decode_scale(f.scale, bits & ((std::uint32_t{1} << grid_shift(f)) - 1)) * factor_of(f, grid_number(f, bits));
+  const float scale = decode_scale(f.scale, bits & scale_mask(f));
+  return f.choice.count == 0 ? scale : scale * factor_of(f, grid_number(f, bits));
 }
 
 /// Which bit of a block is the one-bit exponent of its column k at a level that the block has.

@@ -14,18 +14,6 @@ constexpr const char* eden_mismatch(const format_spec& f, const transform_spec& 
                                                         : nullptr;
 }
 
-/// The bits of a block without its grid and its one-bit exponents, and the largest such scale of its grid.
-UFP4_HD constexpr std::uint32_t scale_mask(const format_spec& f) {
-  if (f.block.group[0] != 0) return 0xFFu;
-  return f.choice.count == 0 ? ~0u : (std::uint32_t{1} << grid_shift(f)) - 1;
-}
-UFP4_HD constexpr std::uint32_t largest_scale(const format_spec& f, int g) {
-  const std::uint32_t largest = largest_scale(f.scale, f.two_level() ? 1.0f : factor_of(f, g));
-  const int top = floor_log2(qmax_of(f, g));
-  const std::uint32_t of_power = static_cast<std::uint32_t>(top < 0 ? 254 : 254 - top);
-  return f.scale == scale_kind::e8m0 && of_power < largest ? of_power : largest;
-}
-
 /// u > 0 to one of the neighbouring scales by 32 random bits; to `largest` if it is above that.
 UFP4_HD constexpr std::uint32_t round_scale(scale_kind kind, double u, std::uint32_t largest, std::uint32_t r) {
   if (u >= static_cast<double>(decode_scale(kind, largest))) return largest;

@@ -63,7 +63,7 @@ UFP4_HD inline block_scale scale_for_grid(const format_spec& f, int g, const sca
   scale_rule_spec plain = rule;
   plain.searches = false;
   block_scale scale = choose_scale(one, plain, constants, v, amax);
-  const std::uint32_t largest = largest_scale(f.scale, f.two_level() ? 1.0f : factor_of(f, g));
+  const std::uint32_t largest = largest_scale(f, g);
   if (scale.bits > largest) scale = scale_from_bits(one, constants, largest);
   scale = with_factor_of(f, g, tensor, scale);
   if (!rule.searches) return scale;

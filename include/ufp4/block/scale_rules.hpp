@@ -249,6 +249,9 @@ UFP4_HD constexpr float least_qmax(const format_spec& f) {
   return least;
 }
 
+/// The e8m0 code of the largest power of two whose product with a number in the binade 2^top is finite.
+UFP4_HD constexpr int largest_power(int top) { return top < 0 ? 254 : 254 - top; }
+
 UFP4_HD constexpr float at_most(float x, float most) { return x < most ? x : most; }
 
 /// The largest scale of the format whose product with a factor is finite.
@@ -256,6 +259,12 @@ UFP4_HD constexpr std::uint32_t largest_scale(scale_kind kind, float factor) {
   if (factor <= 1.0f) return max_scale(kind);
   const std::uint32_t bits = encode_scale(kind, max_finite / factor);
   return decode_scale(kind, bits) * factor > max_finite ? bits - 1 : bits;
+}
+/// The largest scale of a block with grid g: neither its product with the grid's factor nor a decoded power-of-two scale
+/// overflows.
+UFP4_HD constexpr std::uint32_t largest_scale(const format_spec& f, int g) {
+  if (f.scale == scale_kind::e8m0) return static_cast<std::uint32_t>(largest_power(floor_log2(qmax_of(f, g))));
+  return largest_scale(f.scale, f.two_level() ? 1.0f : factor_of(f, g));
 }
 
 /// The bounds of the constants of a two-level format (numerics 5), without which a product of them may be infinite. The
@@ -328,9 +337,8 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind 
     while (mantissa_bits < 23 && (largest << (mantissa_bits + 1) & 0x00FFFFFFu) != 0) ++mantissa_bits;
     one_more = shift_right_even(m, 23 - mantissa_bits) == 2u << mantissa_bits;
   }
-  const int e = floor_log2(amax) - top + (one_more ? 1 : 0);
-  const int most = top < 0 ? 127 : 127 - top, clamped = e < -127 ? -127 : e > most ? most : e;
-  return static_cast<std::uint32_t>(clamped + 127);
+  const int code = floor_log2(amax) - top + (one_more ? 1 : 0) + 127, most = largest_power(top);
+  return static_cast<std::uint32_t>(code < 0 ? 0 : code > most ? most : code);
 }
 
 /// The stored scale of a block under a rule that is_scale_of_amax: the one place where an amax becomes a scale.

@@ -84,6 +84,18 @@ UFP4_HD constexpr float rounded(float x) {
   return x;
 }
 
+#if !defined(UFP4_DEVICE_CODE)
+/// The same in binary64.
+inline double rounded(double x) {
+#if defined(__aarch64__)
+  asm("" : "+w"(x));
+#elif defined(__FMA__)
+  asm("" : "+x"(x));
+#endif
+  return x;
+}
+#endif
+
 /// The same for an array that was just written: later reads give the stored, rounded values.
 UFP4_HD constexpr void settle([[maybe_unused]] const float* values) {
 #if (defined(__FMA__) || defined(__aarch64__)) && !defined(UFP4_DEVICE_CODE)

@@ -40,7 +40,6 @@ EXCEPTIONS = [
     ("reciprocal", r"^multiply_simt$", _ALL, "the kernel for every format, layout and mode, which is not built to be fast"),
     ("local", r"^quantize_(lanes|tiles)<\(lanes_path\)2", _ALL, _ANY_GRID),
     ("local", r"^finish_product", _ALL, _RECOMPUTED),
-    ("local", r"^block_mma_tiles<container_multiplier>$", "120a", _FEW),
     ("local", r"^multiply_dots<dots_tile<1u", "80 90a 120a", _RECOMPUTED),
     ("local", r"^multiply_dots<dots_tile<2u", "100a", _RECOMPUTED),
     ("local", r"^gemm_bf16<64u", "100a 120a", _RECOMPUTED),

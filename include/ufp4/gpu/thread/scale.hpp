@@ -72,7 +72,7 @@ UFP4_DEVICE std::uint32_t encode_power(const scale_plan& p, float amax) {
   const std::uint32_t bits = to_bits(subnormal ? amax * 0x1p64f : amax);
   const bool one_more = ((bits & 0x007FFFFFu) | 0x00800000u) >= p.carry;
   const std::int32_t e = static_cast<std::int32_t>(bits >> 23) - (subnormal ? 64 : 0) - p.top + (one_more ? 1 : 0);
-  const std::int32_t last = p.top < 0 ? 254 : 254 - p.top, code = e < 0 ? 0 : e > last ? last : e;
+  const std::int32_t last = ufp4::detail::largest_power(p.top), code = e < 0 ? 0 : e > last ? last : e;
   return amax == 0.0f ? 0u : static_cast<std::uint32_t>(code);
 }
 

@@ -31,7 +31,7 @@ UFP4_LANE std::uint64_t count_lanes(u32 mask) {
 /// power_of_two_scale: the e8m0 codes of amax that are normal numbers.
 UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
   const auto mantissa = to_bits(grid.qmax) & 0x007FFFFFu;
-  const auto exponent = static_cast<std::uint32_t>(floor_log2(grid.qmax));
+  const int exponent = floor_log2(grid.qmax);
   u32 rounded_up = amax;
   if (rule == rule_kind::mx_ceil) {
     rounded_up = amax + (0x007FFFFFu - mantissa);
@@ -43,8 +43,8 @@ UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
     else if (dropped != 0)
       rounded_up = amax + ((1u << (dropped - 1)) - 1) + (amax >> dropped & 1u);
   }
-  const i32 code = reinterpret_cast<i32>((rounded_up >> 23) - exponent);
-  const i32 least{}, most = i32{} + static_cast<std::int32_t>(grid.qmax < 1.0f ? 254 : 254 - exponent);
+  const i32 code = reinterpret_cast<i32>(rounded_up >> 23) - exponent;
+  const i32 least{}, most = i32{} + largest_power(exponent);
   return reinterpret_cast<u32>(code < least ? least : code > most ? most : code);
 }
 

@@ -192,7 +192,7 @@ class grid_scaler {
       : coder_(&c), g_(g), grid_(nth_grid(c.format, g)), factor_(factor_of(c.format, g)) {
     grid_.qmax = qmax_of(c.format, g);
     per_qmax_ = 1.0f / grid_.qmax;
-    largest_ = largest_scale(c.format.scale, c.format.two_level() ? 1.0f : factor_);
+    largest_ = largest_scale(c.format, g);
     rescale_ = 1.0f / factor_;
   }
 
