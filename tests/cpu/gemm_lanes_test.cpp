@@ -399,14 +399,16 @@ TEST_CASE("a plain operand on either side gives the chain's bits at every block 
       }
 }
 
-TEST_CASE("on AVX2 and NEON fast has the bits of exact_blocks where products are exact and sums finite", "[gemm]") {
+TEST_CASE(
+    "on AVX2 and NEON fast has the bits of exact_blocks where grids are exact, from 2^-40 to 2^10, and sums finite",
+    "[gemm]") {
   INFO(support::seed_note());
   std::mt19937_64 gen{support::seed(7)};
   for (const cpu::isa tier :
        {cpu::isa::avx2, cpu::isa::neon, cpu::isa::neon_dotprod, cpu::isa::neon_i8mm, cpu::isa::neon_bf16}) {
     if (!cpu::available().has(tier)) continue;
     for (const named_grid& g : grids) {
-      if (!g.grid.exact_products) continue;
+      if (!g.grid.exact_products || ufp4::detail::has_extreme_values(g.grid)) continue;  // fast: binary64
       CAPTURE(cpu::name(tier), g.name);
       quantized_side a(g, scale_kind::f32, 16, 6, 176), b(g, scale_kind::e8m0, 16, 18, 176);
       a.fill(gen, true);
