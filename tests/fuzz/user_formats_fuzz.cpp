@@ -101,7 +101,8 @@ std::vector<float> decoded(const any_quantized& q, cpu::isa tier) {
 /// quantize, its counts, dequantize and fake_quantize on every tier; the scalar result.
 any_quantized check_quantize(fuzz::input& in, const format_spec& f, std::size_t rows, std::size_t cols,
                              const transform_spec& t) {
-  const rounding_spec rounding = fuzz::rounding(in);
+  rounding_spec rounding = fuzz::rounding(in);
+  if (ufp4::detail::eden_mismatch(f, t) == nullptr && in.one_in(4)) rounding = eden{in.raw<std::uint64_t>(), in.byte()};
   scale_rule_spec rule = fuzz::rule(in);
   if (f.choice.count != 0) rule.grids = static_cast<search_error>(in.below(3));
   const std::vector<float> x = numbers(in, rows * cols);

@@ -260,8 +260,8 @@ UFP4_HD constexpr std::uint32_t largest_scale(scale_kind kind, float factor) {
   const std::uint32_t bits = encode_scale(kind, max_finite / factor);
   return decode_scale(kind, bits) * factor > max_finite ? bits - 1 : bits;
 }
-/// The largest scale of a block with grid g: neither its product with the grid's factor nor a decoded power-of-two scale
-/// overflows.
+/// The largest scale of a block with grid g: its product with the factor is finite, and so is a decoded value under
+/// e8m0.
 UFP4_HD constexpr std::uint32_t largest_scale(const format_spec& f, int g) {
   if (f.scale == scale_kind::e8m0) return static_cast<std::uint32_t>(largest_power(floor_log2(qmax_of(f, g))));
   return largest_scale(f.scale, f.two_level() ? 1.0f : factor_of(f, g));
