@@ -18,6 +18,15 @@ using element = format_tests::multiples_of<exponent>;
 struct two_zeros {
   static constexpr float values[16] = {-7, -6, -5, -4, -3, -2, -1, 0, 0, 1, 2, 3, 4, 5, 6, 7};
 };
+struct far_apart {
+  static constexpr float values[16] = {0, 1, 0x1p53f, -1, -0x1p53f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+};
+struct vanishing {
+  static constexpr float values[16] = {0, 0x1p-20f, -0x1p-20f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+};
+struct below_one {
+  static constexpr float values[16] = {0, .75f, -.75f, .5f, -.5f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+};
 matrix<float> row(std::initializer_list<float> values, std::size_t cols) {
   matrix<float> x(1, cols);
   std::size_t k = 0;
@@ -92,6 +101,27 @@ TEST_CASE("a float scale stays finite, so a block of numbers near 3e38 decodes t
   const auto half = same_on_every_isa<block_format<element<-4>, float, 16>>(x, report);
   CHECK(half.scales()[0] == ufp4::detail::max_finite);
   CHECK(report.saturated == 8);  // beyond half of FLT_MAX
+}
+
+TEST_CASE("an e8m0 scale times the factor of a grid stays finite", "[quantize]") {
+  using two = block_format<one_of<table_element<vanishing>, scaled<table_element<below_one>, 2, 1>>, e8m0, 2>;
+  quantize_report report;
+  const auto q =
+      same_on_every_isa<two>(row({0x1.fffffep127f, 0x1p127f}, 2), report, choose_grid{search_error::largest});
+  CHECK((q(0, 0) == 0x1.8p126f && q(0, 1) == 0x1.8p126f));  // on the second grid, under 2^126 * 2
+  CHECK(report.saturated == 2);
+}
+
+TEST_CASE("nearest values of a grid with values far apart are those by exact distances", "[quantize]") {
+  using format = block_format<table_element<far_apart>, float, 8>;
+  const auto x = row({0x1p53f, 0x1p52f, -0x1p52f, 0x1.000002p52f, -0x1.000002p52f}, 8);
+  quantize_report report;
+  const auto check = [](const auto& q) {
+    CHECK((q(0, 0) == 0x1p53f && q(0, 1) == 1.0f && q(0, 2) == -1.0f));
+    CHECK((q(0, 3) == 0x1p53f && q(0, 4) == -0x1p53f));
+  };
+  check(same_on_every_isa<format>(x, report));
+  check(same_on_every_isa<format>(x, report, nearest_away{}));
 }
 
 TEST_CASE("an outer scale times a block scale is finite, and -0 keeps its sign under it", "[quantize]") {

@@ -85,7 +85,7 @@ enum {
   UFP4_NEAREST_AWAY = 1,  ///< to the nearest value, ties away from zero
   UFP4_TOWARD_ZERO = 2,   ///< to the value that is not beyond the number
   UFP4_STOCHASTIC = 3,    ///< to a neighbour, with a probability that has the number as its mean
-  UFP4_EDEN = 4           ///< to the nearest value; scales are corrected so that the result is unbiased: a transform
+  UFP4_EDEN = 4           ///< to the nearest value; scales are corrected so that the gain is 1: a transform
 };
 
 /// How the amax of a block becomes its scale (numerics 5).

@@ -28,7 +28,7 @@ inline int grid_exponent(input& in) {
   }
 }
 
-/// Sixteen numbers, some of them equal, with a +0: integers times a power of two, E2M1, or any numbers.
+/// Sixteen numbers, some of them equal, with a +0: integers times a power of two, E2M1, powers of two, or any numbers.
 inline ufp4::grid4 any_grid(input& in) {
   constexpr float e2m1[] = {0, 1, 2, 3, 4, 6, 8, 12};
   const int exponent = grid_exponent(in);
@@ -44,6 +44,7 @@ inline ufp4::grid4 any_grid(input& in) {
       case 3: v = static_cast<float>(byte % 16); break;
       case 4: v = static_cast<float>(c) - 8.0f; break;
       case 5: v = (static_cast<float>(byte) - 127.5f) * 0.0078125f * static_cast<float>(1 + in.byte()); break;
+      case 6: v = std::ldexp(byte % 2 != 0 ? 1.0f : -1.0f, byte / 4); break;  // far apart
       default: v = static_cast<float>(byte % 25) - 12.0f; break;
     }
     v = std::ldexp(v, exponent);

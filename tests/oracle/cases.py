@@ -815,8 +815,9 @@ def grid_exponent(rng):
 
 
 def any_grid(rng):
-  """Sixteen finite numbers, some of them equal, with a +0: integers times a power of two, E2M1, or any numbers."""
-  kind, signs = int(rng.integers(0, 9)), np.repeat([1., -1.], 8)
+  """Sixteen finite numbers, some of them equal, with a +0: integers times a power of two, E2M1, powers of two, or any
+  numbers."""
+  kind, signs = int(rng.integers(0, 10)), np.repeat([1., -1.], 8)
   if kind == 0:
     v = rng.integers(-1, 2, 16)
   elif kind == 1:
@@ -832,6 +833,8 @@ def any_grid(rng):
     v = (rng.integers(0, 256, 16) - 127.5) / 128 * rng.integers(1, 257, 16)
   elif kind == 6:
     v = rng.standard_normal(16)
+  elif kind == 7:
+    v = np.exp2(rng.integers(0, 64, 16)) * rng.choice([1, -1], 16)  # far apart
   else:
     v = rng.integers(-12, 13, 16)
   v = np.ldexp(np.asarray(v, np.float64), grid_exponent(rng)).astype(f32) + f32(0)

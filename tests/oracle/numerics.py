@@ -288,14 +288,18 @@ def stochastic_up(a, lo, hi, rounding, index):
 
 
 def round_to_grid(t, grid, rounding, index):
-  """Signed neighbours; the distances to both are compared exactly (binary64 holds t, the points and their sums).
+  """Signed neighbours; the distances to both are compared exactly.
   Ranks count from zero: the one reading under which a symmetric grid gets the bits of `round_element`."""
   v, zero = grid.ascending, grid.points.index(0)
   last = len(v) - 1
   x = np.where(np.isnan(t), v[last], np.clip(t, v[0], v[last]))
   low = np.clip(np.searchsorted(v, x, side="right") - 1, 0, last - 1)
   lo, hi = v[low], v[low + 1]
-  side = 2 * x.astype(np.float64) - (lo.astype(np.float64) + hi.astype(np.float64))
+  a, b = lo.astype(np.float64), hi.astype(np.float64)
+  total = a + b
+  rest = (a - (total - (total - a))) + (b - (total - a))  # total + rest is the exact sum
+  side = 2 * x.astype(np.float64) - total
+  side = np.where(side == 0, -rest, side)
   outward = hi > 0  # the higher neighbour is the larger magnitude: no grid interval spans 0
   if rounding.kind == "nearest_even":
     up = (side > 0) | ((side == 0) & ((low - zero) % 2 == 1))

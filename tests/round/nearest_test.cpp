@@ -20,7 +20,7 @@ static_assert(nearest_away{}.round_up({1.0f, 2.0f, 1}, 1.5f, 0) && nearest_away{
 static_assert(nearest_away{}.round_up({-1.0f, -2.0f, 2}, -1.5f, 0) &&
               !nearest_away{}.round_up({-1.0f, -2.0f, 2}, -1.25f, 0));
 
-/// Pairs of neighbours: steps of every grid, steps as fine and as coarse as the policies promise, the ends of binary32.
+/// Pairs of neighbours: steps of every grid, steps fine and coarse, the ends of binary32.
 struct pair {
   float lower, upper;
 };
@@ -36,6 +36,10 @@ const pair pairs[] = {{0, .25f},
                       {0x1p-149f, 0x1p-148f},
                       {0x1p-126f, 0x1.8p-126f},
                       {0, 0x1p-148f},
+                      {1, 0x1p53f},  // their sum is no binary64 number
+                      {3, 0x1p60f},
+                      {0x1p-149f, 1},
+                      {0x1.8p-140f, 0x1.fffffep127f},
                       {0x1p127f, 0x1.fffffep127f}};
 
 }  // namespace
@@ -46,7 +50,8 @@ TEST_CASE("nearest policies decide at the exact midpoint, on either side of zero
     scalar::near(middle, 4, [&](std::uint32_t bits) {
       const float t = scalar::float_of(bits);
       if (!(t > p.lower && t < p.upper)) return;
-      const int side = static_cast<double>(t) > middle ? 1 : static_cast<double>(t) < middle ? -1 : 0;
+      const double rest = 2.0 * static_cast<double>(t) - static_cast<double>(p.upper);  // exact so near the midpoint
+      const int side = rest > static_cast<double>(p.lower) ? 1 : rest < static_cast<double>(p.lower) ? -1 : 0;
       for (const int rank : {0, 1, 6, 7}) {
         for (const float sign : {1.0f, -1.0f}) {
           const neighbours n{sign * p.lower, sign * p.upper, rank};

@@ -292,10 +292,8 @@ void bind_random_roundings(nb::module_& m) {
       "every machine. Two operands of a product need different streams or seeds.");
   bind_random_rounding<eden>(
       m, "Eden",
-      "Nearest codes, and scales that make the result unbiased over random signs: a rounding for every "
-      "format with\n"
-      "blocks of one row, after a transform of at least the block's length. Two operands of a product need "
-      "different\nstreams or seeds.");
+      "Nearest codes, and scales that make the gain 1: a rounding for every format with blocks of one row,\n"
+      "after a transform of at least the block's length. Two operands of a product need different streams or seeds.");
 }
 
 }  // namespace

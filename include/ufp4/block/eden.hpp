@@ -1,4 +1,4 @@
-// ufp4 - the correction of block scales that makes a transform run unbiased (numerics 5, "EDEN").
+// ufp4 - the correction of block scales after which a transform run has the gain 1 (numerics 5, "EDEN").
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // After a random Hadamard transform less biased than nearest codes, with less error than stochastic rounding of
-// elements (arXiv 2601.22813); block/eden.hpp has no bias. Numerics 5, "MS-EDEN". The blocks of a run are coded one by
-// one by ms_eden_coder; then correct_scales changes the scales of the whole run. The operation: quantize_ms_eden.hpp.
+// elements (arXiv 2601.22813); the gain of block/eden.hpp is 1. Numerics 5, "MS-EDEN". The blocks of a run are coded
+// one by one by ms_eden_coder; then correct_scales changes the scales of the whole run. The operation:
+// quantize_ms_eden.hpp.
 #pragma once
 
 #include <ufp4/block/block_codec.hpp>

@@ -263,8 +263,10 @@ UFP4_HD constexpr std::uint32_t largest_scale(scale_kind kind, float factor) {
 /// The largest scale of a block with grid g: its product with the factor is finite, and so is a decoded value under
 /// e8m0.
 UFP4_HD constexpr std::uint32_t largest_scale(const format_spec& f, int g) {
-  if (f.scale == scale_kind::e8m0) return static_cast<std::uint32_t>(largest_power(floor_log2(qmax_of(f, g))));
-  return largest_scale(f.scale, f.two_level() ? 1.0f : factor_of(f, g));
+  const std::uint32_t largest = largest_scale(f.scale, f.two_level() ? 1.0f : factor_of(f, g));
+  if (f.scale != scale_kind::e8m0) return largest;
+  const auto power = static_cast<std::uint32_t>(largest_power(floor_log2(qmax_of(f, g))));
+  return power < largest ? power : largest;
 }
 
 /// The bounds of the constants of a two-level format (numerics 5), without which a product of them may be infinite. The

@@ -64,11 +64,21 @@ UFP4_HD constexpr std::uint32_t shift_right_even(std::uint32_t m, int shift, std
   return floor + (rest > half || (rest == half && (floor & 1u)) ? 1u : 0u);
 }
 
-/// < 0, 0 or > 0 for |t| below, at or above the midpoint; upper is farther from zero. Exact within a factor of 2^29.
+/// The sum of two numbers of one sign, exactly: a binary64 number and its rounding error.
+struct exact_sum {
+  double sum, rest;
+  UFP4_HD static constexpr exact_sum of(float smaller, float larger) {
+    const auto a = static_cast<double>(smaller), b = static_cast<double>(larger);
+    return {a + b, a - (a + b - b)};
+  }
+};
+
+/// < 0, 0 or > 0 for |t| below, at or above the midpoint; upper is farther from zero.
 UFP4_HD constexpr int against_midpoint(float lower, float upper, float t) {
   const double twice = 2.0 * static_cast<double>(t);
-  const double sum = static_cast<double>(lower) + static_cast<double>(upper);
-  const int above = twice > sum ? 1 : twice < sum ? -1 : 0;
+  const exact_sum s = exact_sum::of(lower, upper);
+  const double beyond = twice == s.sum ? -s.rest : twice - s.sum;
+  const int above = beyond > 0 ? 1 : beyond < 0 ? -1 : 0;
   return upper > lower ? above : -above;
 }
 

@@ -223,7 +223,9 @@ class grid_scaler {
   }
 
   /// Whether blocks have the same scales for another grid of the format: the largest magnitudes are equal.
-  bool has_scales_of(const grid_scaler& other) const { return grid_.qmax == other.grid_.qmax; }
+  bool has_scales_of(const grid_scaler& other) const {
+    return grid_.qmax == other.grid_.qmax && largest_ == other.largest_;
+  }
   /// The same from the scales for such a grid.
   UFP4_LANE void from(const grid_scales& other, scale_kind kind, u32 amax, std::uint32_t special,
                       const outer_lanes& outer, grid_scales& s) const {

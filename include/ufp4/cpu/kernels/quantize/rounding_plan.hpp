@@ -83,13 +83,14 @@ constexpr float cut_below(const grid4& g, rounding_spec::kind rounding, int i) {
   const float below = g.level[i - 1], above = g.level[i];
   if (rounding == rounding_spec::kind::toward_zero || rounding == rounding_spec::kind::stochastic)
     return positive || rounding == rounding_spec::kind::stochastic ? float_before(above) : below;
-  const double middle = (static_cast<double>(below) + static_cast<double>(above)) / 2;
+  const exact_sum both = positive ? exact_sum::of(below, above) : exact_sum::of(above, below);
+  const double middle = both.sum / 2;
   const int rank = positive ? i - 1 - g.zero : g.zero - i;  // of the neighbour nearer to zero
   const bool away = rounding == rounding_spec::kind::nearest_away || (rank & 1) != 0;
   const auto nearest = static_cast<float>(middle);
-  if (static_cast<double>(nearest) > middle) return float_before(nearest);
-  const bool tie_reaches = positive == away;
-  return tie_reaches && static_cast<double>(nearest) == middle ? float_before(nearest) : nearest;
+  const bool reaches_by_rest = both.rest < 0 || (both.rest == 0 && positive == away);  // if it is `middle`
+  const auto value = static_cast<double>(nearest);
+  return value > middle || (value == middle && reaches_by_rest) ? float_before(nearest) : nearest;
 }
 
 constexpr bool is_symmetric(const grid4& g) {
