@@ -31,11 +31,15 @@ void released(void* memory) {
 }  // namespace
 
 void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {  // AddressSanitizer's does not call the above
+  return counted(size, alignof(std::max_align_t));
+}
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return counted(size, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept { released(memory); }
 void operator delete(void* memory, std::size_t) noexcept { released(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { released(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { released(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { released(memory); }
 
