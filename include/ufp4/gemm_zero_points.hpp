@@ -34,7 +34,8 @@ inline void finish_zero_points(const source& x, const zero_point_matrix& w, cons
       double part = 0;
       for (std::size_t g = 0; g < groups; ++g)
         part += static_cast<double>(sums[g]) * static_cast<double>(offsets[n * groups + g]);
-      float out = static_cast<float>(product(i, n) + rounded(static_cast<double>(options.alpha) * part));
+      part = rounded(static_cast<double>(options.alpha) * part);
+      float out = static_cast<float>(static_cast<double>(product(i, n)) + part);
       if (!options.bias.empty()) out = out + options.bias[n];
       if (options.beta != 0.0f) out = fma(options.beta, cpu::detail::load_element(c, i, n), out);
       line.data()[n] = out;

@@ -82,8 +82,10 @@ UFP4_HD constexpr int against_midpoint(float lower, float upper, float t) {
   return upper > lower ? above : -above;
 }
 
-/// x, rounded to binary32 here: a product that it returns is never fused into a later add (architecture decision 11).
-UFP4_HD constexpr float rounded(float x) {
+/// x, rounded to its type here: a product that it returns is never fused into a later add (architecture decision 11).
+/// T is float or double, in device code float alone.
+template <class T>
+UFP4_HD constexpr T rounded(T x) {
 #if defined(UFP4_DEVICE_CODE)
   if (!__builtin_is_constant_evaluated()) return gpu::device_rounded(x);
 #elif defined(__aarch64__)
@@ -93,18 +95,6 @@ UFP4_HD constexpr float rounded(float x) {
 #endif
   return x;
 }
-
-#if !defined(UFP4_DEVICE_CODE)
-/// The same in binary64.
-inline double rounded(double x) {
-#if defined(__aarch64__)
-  asm("" : "+w"(x));
-#elif defined(__FMA__)
-  asm("" : "+x"(x));
-#endif
-  return x;
-}
-#endif
 
 /// The same for an array that was just written: later reads give the stored, rounded values.
 UFP4_HD constexpr void settle([[maybe_unused]] const float* values) {
