@@ -139,16 +139,15 @@ ufp4_bash_check(gpu_compile_cuda 1800 tests/gpu/compile.sh --out ${PROJECT_BINAR
 # Every GPU test and the bench, without the assembler; with it: gpu_prepare.
 ufp4_bash_check(gpu_sources 900 tests/gpu/borrowed.sh check)
 ufp4_bash_check(gpu_sass 900 tests/gpu/sass_check.sh --out ${PROJECT_BINARY_DIR}/gpu --targets ${ufp4_cuda_targets}) # the cubins of gpu_compile_cuda
-# What runs on a borrowed GPU, end to end without one.
-ufp4_bash_check(gpu_borrowed 600 tests/gpu/borrowed_rehearsal.sh $<TARGET_FILE:ufp4_gpu_kernels>)
-set(use_every_core gpu_compile_cuda gpu_sources gpu_sass gpu_borrowed)
-set_tests_properties(${use_every_core} PROPERTIES RUN_SERIAL TRUE)
+set_tests_properties(gpu_compile_cuda gpu_sources gpu_sass PROPERTIES RUN_SERIAL TRUE) # they use every core
 set_tests_properties(gpu_sass PROPERTIES DEPENDS gpu_compile_cuda)
 
 if(UFP4_TEST_LEVEL STREQUAL full)
   return()
 endif()
 
+# What runs on a borrowed GPU, end to end without one.
+ufp4_bash_check(gpu_borrowed 600 tests/gpu/borrowed_rehearsal.sh $<TARGET_FILE:ufp4_gpu_kernels>)
 ufp4_bash_check(gpu_sources_hip 900 tests/gpu/borrowed.sh check --vendor amd)
 ufp4_bash_check(gpu_compile_hip 1800 tests/gpu/compile_hip.sh --out ${PROJECT_BINARY_DIR}/hip)
 ufp4_bash_check(gpu_compiled 1800 tests/gpu/compiled.sh --out ${PROJECT_BINARY_DIR}/compiled)
@@ -158,4 +157,5 @@ ufp4_bash_check(tidy 7200 tests/tidy.sh)
 ufp4_bash_check(gpu_prepare 3600 tests/gpu/borrowed.sh prepare)
 ufp4_bash_check(gpu_interpreted 3600 tests/gpu/borrowed.sh interpret)
 ufp4_bash_check(nightly_fuzz 7200 tests/fuzz/run.sh --seconds 600 --out ${PROJECT_BINARY_DIR}/fuzz)
-set_tests_properties(gpu_sources_hip gpu_compile_hip gpu_compiled compilers tidy gpu_prepare gpu_interpreted nightly_fuzz PROPERTIES RUN_SERIAL TRUE)
+set(use_every_core gpu_borrowed gpu_sources_hip gpu_compile_hip gpu_compiled compilers tidy gpu_prepare gpu_interpreted nightly_fuzz)
+set_tests_properties(${use_every_core} PROPERTIES RUN_SERIAL TRUE)

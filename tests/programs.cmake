@@ -84,7 +84,7 @@ ufp4_script_test(examples_rounding_bias support/python.sh sys ${CMAKE_CURRENT_SO
                  $<TARGET_FILE:rounding_bias>)
 
 # The study of examples/train_lm, with a stand-in for the program; long, so it starts first. Then demo.sh's last part.
-if(NOT UFP4_TEST_LEVEL STREQUAL default)
+if(UFP4_TEST_LEVEL STREQUAL nightly)
   ufp4_script_test(examples_train_lm_study support/python.sh numpy,scipy ${CMAKE_CURRENT_SOURCE_DIR}/examples/train_lm_study_test.py)
   if(UFP4_TEST_SCRIPTS)
     set_tests_properties(examples_train_lm_study PROPERTIES COST 100)

@@ -18,7 +18,7 @@ source_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 exec 2>&1
 . "$source_dir/cmake/bare_machine.sh"
 
-full=(full sanitize threads aarch64-qemu)
+full=(full sanitize aarch64-qemu)
 nightly=(nightly sanitize-all threads clang-all bits-all aarch64-qemu)
 presets=(default) sets='demo default' strict=no
 while [ $# -gt 0 ]; do

@@ -3,7 +3,8 @@
 /// rounding_bias [BATCHES]     2 or more of 65,536 numbers each; 160 by default, as on the page
 ///
 /// Prints Markdown. The gain is sum(x q) / sum(x x) over all batches, x what is quantized (after the transform, if
-/// there is one), q the decoded values. Every batch has its own seeds and its own tensor scale.
+/// there is one), q the decoded values. Every batch has its own seeds and its own tensor scale. The last table is of
+/// single vectors, 1,600 times a batch, each time with other signs.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -175,6 +176,52 @@ void print_table(const std::string& title, const std::string& head, const std::v
   for (const std::string& line : lines) std::cout << line << "\n";
 }
 
+/// |E[q] - x| / |x| in percent under eden after random_hadamard<n>, n the length of x: of the squared length, the mean
+/// of the products of two batches, in which their noise has the mean 0. Or below what the noise would hide.
+std::string element_bias(const ufp4::format_spec& f, std::vector<float>& x, std::uint64_t batches) {
+  constexpr int draws = 1600;
+  const std::size_t n = x.size();
+  const ufp4::matrix_view<const float> row(x.data(), 1, n);
+  std::vector<float> q(n);
+  const ufp4::matrix_view<float> decoded(q.data(), 1, n);
+  std::vector<double> total(n), squares(n), mean(n);
+  for (std::uint64_t seed = 1; seed <= batches * draws; ++seed) {
+    const ufp4::transform_spec signs = tool::random_transform(n, seed);
+    ufp4::dequantize(ufp4::quantize(f, row, signs, ufp4::eden{.seed = seed}), decoded);
+    ufp4::hadamard_inverse(decoded, decoded, signs);
+    for (std::size_t i = 0; i < n; ++i) mean[i] += (static_cast<double>(q[i]) - static_cast<double>(x[i])) / draws;
+    if (seed % draws != 0) continue;
+    for (std::size_t i = 0; i < n; ++i) total[i] += mean[i], squares[i] += mean[i] * mean[i], mean[i] = 0;
+  }
+  const double pairs = static_cast<double>(batches * (batches - 1));
+  double square = 0, noise = 0;  // noise: of uncorrelated elements, the variance of `square`
+  for (std::size_t i = 0; i < n; ++i) {
+    square += (total[i] * total[i] - squares[i]) / pairs;
+    noise += 2 * std::pow((squares[i] - total[i] * total[i] / static_cast<double>(batches)) / pairs, 2);
+  }
+  const double shown = 4 * std::sqrt(noise), xx = dot(x, x);
+  const std::string limit = compare::fixed(100 * std::sqrt(shown / xx), 2);
+  return square < shown ? "< " + limit : compare::fixed(100 * std::sqrt(square / xx), 2);
+}
+
+void print_element_biases(std::uint64_t batches) {
+  std::cout
+      << "\nSingle elements under `eden` after `random_hadamard<n>`, |E[q] - x| / |x| in percent:\n\n"
+         "| format | n | Gaussian x | one element times 30 | x = (4, 1, .3, 0, 0, ...) |\n|---|---|---:|---:|---:|\n";
+  for (const auto& [name, f] :
+       {std::pair{"e2m1_f32", ufp4::spec_of<ufp4::e2m1_f32>}, std::pair{"e1m2_f32", ufp4::spec_of<ufp4::e1m2_f32>}})
+    for (const std::size_t n : {16u, 64u, 128u, 256u}) {
+      std::vector<float> gauss = numbers("Gauss", n), few(n);
+      gauss.resize(n);
+      std::vector<float> outlier = gauss;
+      outlier[0] *= 30;
+      few[0] = 4, few[1] = 1, few[2] = 0.3f;
+      std::cout << "| `" << name << "` | " << n;
+      for (std::vector<float>* x : {&gauss, &outlier, &few}) std::cout << " | " << element_bias(f, *x, batches);
+      std::cout << " |\n";
+    }
+}
+
 }  // namespace
 
 int main(int count, char** values) {
@@ -193,5 +240,6 @@ int main(int count, char** values) {
               rows_of_rules({nearest_even{}, stochastic{}}), {"t(3)", "outliers"}, batches, true);
   print_table("Corrected scales, after `random_hadamard<n>`:", "| format | operation | Gauss | t(3) | outliers |",
               rows_of_corrected_scales(), {"Gauss", "t(3)", "outliers"}, batches, false);
+  print_element_biases(batches);
   return 0;
 }

@@ -85,29 +85,34 @@ done
 
 # A small input is as good as a large one here, and quicker. NaNs and sizes that do not fit are cases, not mistakes.
 options=(-max_len=1024 -rss_limit_mb=2048 -timeout=60 -verbosity=0)
-status=0
-for target in "${targets[@]}"; do
-  corpus=$out/corpus/$target found=$out/found/$target log=$out/$target.log
+# fuzz TARGET: returns 1 for one that does not build or has a finding.
+fuzz() {
+  local target=$1
+  local corpus=$out/corpus/$target found=$out/found/$target log=$out/$target.log
   mkdir -p "$found" "$corpus"
   if [ ! -x "$out/$target" ] || ! up_to_date "$out/$target"; then
     echo "$target: does not build:"
     cat "$out"/{kernels,"$target"}.o.build.log "$out/$target.build.log" 2>/dev/null | head -n 40
-    status=1
-    continue
+    return 1
   fi
   if ! "$out/$target" "${options[@]}" -runs=0 -artifact_prefix="$out/findings/$target-" "$corpus" >"$log" 2>&1 ||
     ! "$out/$target" "${options[@]}" -max_total_time="$seconds" -artifact_prefix="$out/findings/$target-" \
       -print_final_stats=1 "$found" "$corpus" >>"$log" 2>&1; then
     echo "$target: finding in $out/findings; log: $log; first lines:"
     grep -m 1 -E -A 12 'FOUND|ERROR: |runtime error' "$log"
-    status=1
-    continue
+    return 1
   fi
   if [ $keep = yes ]; then
     "$out/$target" "${options[@]}" -use_counters=0 -set_cover_merge=1 "$corpus" "$found" >>"$log" 2>&1
   fi
   echo "$target: $(find "$corpus" -type f | wc -l) inputs of the corpus, then" \
     "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1) in $seconds s: nothing found"
-done
+}
+judge() { fuzz "$1" || : >"$out/failed"; }
+rm -f "$out/failed"
+for target in "${targets[@]}"; do at_once judge "$target"; done
+wait
+status=0
+[ ! -e "$out/failed" ] || status=1
 if [ $keep = yes ]; then bash "$source_dir/tests/fuzz/corpus.sh" pack "$out" || status=1; fi
 exit $status

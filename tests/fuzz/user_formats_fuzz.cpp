@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every tier gives the bits and the counts of the scalar one. What numerics.md promises of every format holds: a block
-// of zeros decodes to zeros, a finite block to no NaN; `fast` and `folded_bf16` stay within their bounds, with a matrix
-// of float, bf16 or fp16 on the left too.
+// of zeros decodes to zeros, a finite block to no NaN, what is beyond the values of a block's grid is counted; `fast`
+// and `folded_bf16` stay within their bounds, with a matrix of float, bf16 or fp16 on the left too.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -77,6 +78,30 @@ void require_decoded(const std::vector<float>& x, const std::vector<float>& y, c
     }
 }
 
+/// Elements of finite blocks that are clearly beyond the decoded values which their block can have were counted as
+/// saturated. Scales of subnormal size apart, whose reciprocal is not near 1 / scale.
+void require_counted(const std::vector<float>& x, const any_quantized& q, std::uint64_t saturated) {
+  const format_spec& f = q.spec();
+  const ufp4::detail::quantized_source s = ufp4::detail::quantized_source_of(q);
+  const std::size_t cols = q.cols();
+  std::uint64_t beyond = 0;
+  for (std::size_t n = 0; n < x.size() && !f.has_bytes(); ++n) {
+    const std::size_t row = n / cols, k = n % cols, b = k / static_cast<std::size_t>(f.block.cols);
+    const std::uint32_t bits = ufp4::detail::load_block(s.scales, f, s.scale_index(row, b));
+    const float scale = cpu::detail::scale_at(s, row, b, q.tensor_scale());
+    if (!(scale >= 0x1p-126f) || !std::isfinite(x[n])) continue;  // a block with an Inf has a NaN as its scale
+    const long double unit = std::ldexp(static_cast<long double>(scale),
+                                        ufp4::detail::exponent_of(f, bits, static_cast<int>(k) % f.block.cols));
+    const long double t = static_cast<long double>(x[n]) / unit;
+    const float(&value)[16] = ufp4::detail::nth_grid(f, ufp4::detail::grid_number(f, bits)).value;
+    const auto [lowest, highest] = std::minmax_element(std::begin(value), std::end(value));
+    const auto is_beyond = [&](long double end) { return std::fabs(t - end) > std::fabs(end) * 0x1p-18L + 0x1p-120L; };
+    beyond += (t > *highest && is_beyond(*highest)) || (t < *lowest && is_beyond(*lowest)) ? 1 : 0;
+  }
+  require(beyond <= saturated, std::to_string(beyond) + " elements are beyond the grid of their block, and " +
+                                   std::to_string(saturated) + " are counted as saturated");
+}
+
 /// Of equal values of a grid, the two zeros apart, the lowest code is used.
 void require_lowest_codes(const any_quantized& q) {
   const format_spec& f = q.spec();
@@ -116,6 +141,7 @@ any_quantized check_quantize(fuzz::input& in, const format_spec& f, std::size_t 
   const std::vector<float> y = decoded(want.q, cpu::isa::scalar);
   require_lowest_codes(want.q);
   if (t.n == 1) require_decoded(x, y, f, rows, cols);
+  if (t.n == 1 && rounding.what != rounding_spec::kind::eden) require_counted(x, want.q, want.report.saturated);
   for (const cpu::isa tier : fuzz::tiers()) {
     const std::string where = cpu::name(tier);
     const outcome got = quantized(tier, f, view, t, rounding, rule);
