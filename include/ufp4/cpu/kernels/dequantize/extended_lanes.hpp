@@ -22,9 +22,7 @@ UFP4_LANE f32 quiet_nans(f32 v) { return v == v ? v : as_float(broadcast(0x7FC00
 class block_parts {
  public:
   explicit block_parts(const format_spec& f)
-      : scale_mask(ufp4::detail::scale_mask(f)),
-        kind_(f.scale),
-        count_(static_cast<std::uint32_t>(f.choice.count)) {
+      : scale_mask(ufp4::detail::scale_mask(f)), kind_(f.scale), count_(static_cast<std::uint32_t>(f.choice.count)) {
     if (count_ == 0) return;
     shift_ = static_cast<std::uint32_t>(grid_shift(f));
     alignas(64) float factor[16] = {};
