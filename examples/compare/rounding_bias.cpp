@@ -76,10 +76,10 @@ std::vector<table_row> rows_of_rules(const std::vector<ufp4::rounding_spec>& rou
       if (ufp4::detail::rule_mismatch(rule, preset.spec) != nullptr) continue;
       all.push_back({"`" + name + "` | " + rule_name, {}});
       for (const ufp4::rounding_spec& rounding : roundings)
-        all.back().of.push_back([=, rule = rule](const batch& x, std::uint64_t seed) {
+        all.back().of.push_back([=, chosen = rule](const batch& x, std::uint64_t seed) {
           ufp4::rounding_spec seeded = rounding;
           seeded.random_bits.seed = seed;
-          const auto report = ufp4::analysis::measure(preset.spec, x, seeded, rule);
+          const auto report = ufp4::analysis::measure(preset.spec, x, seeded, chosen);
           return outcome{report.attenuation, report.saturation_rate};
         });
     }
