@@ -135,6 +135,18 @@ TEST_CASE("an outer scale times a block scale is finite, and -0 keeps its sign u
   CHECK(same_on_every_isa<format>(row({ufp4::detail::max_finite, -1.0f}, 16), report)(0, 0) > 3e38f);
 }
 
+TEST_CASE("elements of blocks whose scale has no reciprocal in binary32 are counted as saturated, zeros not",
+          "[quantize]") {
+  // T is limited to 2^-128; the block scales are 0.125 and 2, and the factor of the first would be 2^131.
+  quantize_report report;
+  const auto q = same_on_every_isa<block_format<fp4<E2M1>, e4m3, 16, float>>(
+      row({0x1.8p-129f, -0x1p-130f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x1.8p-125f, 0x1p-127f}, 32), report);
+  CHECK(q.tensor_scale() == 0x1p-128f);
+  CHECK((static_cast<float>(q.scales()[0]) == 0.125f && static_cast<float>(q.scales()[1]) == 2.0f));
+  CHECK(report.saturated == 2);
+  CHECK(report.underflowed_scales == 0);
+}
+
 TEST_CASE("quantize and cast give the lowest code of a value", "[quantize]") {
   using repeated = block_format<table_element<two_zeros>, float, 16>;
   CHECK(quantize<repeated>(matrix<float>(1, 16)).codes()[0] == 0x77);

@@ -79,7 +79,7 @@ void require_decoded(const std::vector<float>& x, const std::vector<float>& y, c
 }
 
 /// Elements of finite blocks that are clearly beyond the decoded values which their block can have were counted as
-/// saturated. Scales of subnormal size apart, whose reciprocal is not near 1 / scale.
+/// saturated, and those of blocks whose factor is limited. Other scales of subnormal size apart, for they are rounded.
 void require_counted(const std::vector<float>& x, const any_quantized& q, std::uint64_t saturated) {
   const format_spec& f = q.spec();
   const ufp4::detail::quantized_source s = ufp4::detail::quantized_source_of(q);
@@ -89,7 +89,14 @@ void require_counted(const std::vector<float>& x, const any_quantized& q, std::u
     const std::size_t row = n / cols, k = n % cols, b = k / static_cast<std::size_t>(f.block.cols);
     const std::uint32_t bits = ufp4::detail::load_block(s.scales, f, s.scale_index(row, b));
     const float scale = cpu::detail::scale_at(s, row, b, q.tensor_scale());
-    if (!(scale >= 0x1p-126f) || !std::isfinite(x[n])) continue;  // a block with an Inf has a NaN as its scale
+    if (!(scale > 0) || !std::isfinite(x[n])) continue;  // a block with an Inf has a NaN as its scale
+    const float own = ufp4::detail::decode_scale(f.scale, bits & ufp4::detail::scale_mask(f));
+    const float factor = ufp4::detail::factor_of(f, ufp4::detail::grid_number(f, bits));
+    if (f.two_level() && own * (f.has_outer_array() ? s.outer_scale(row, b) : q.tensor_scale()) <= 0x1p-128f) {
+      beyond += std::fabs(x[n] * ufp4::detail::max_finite * (1.0f / factor)) > 0x1p-100f ? 1 : 0;
+      continue;
+    }
+    if (scale < 0x1p-126f) continue;
     const long double unit = std::ldexp(static_cast<long double>(scale),
                                         ufp4::detail::exponent_of(f, bits, static_cast<int>(k) % f.block.cols));
     const long double t = static_cast<long double>(x[n]) / unit;

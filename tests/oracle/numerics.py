@@ -750,6 +750,10 @@ class BlockScaler:
   def zero(self, code):
     return self.fmt.scale.decode(code) == 0
 
+  def is_limited(self, code):
+    """Whether the factor of scaled() is FLT_MAX in place of a larger one."""
+    return ONE / (self.fmt.scale.decode(code) * self.T) >= FLT_MAX if self.fmt.two_level else np.zeros(len(code), bool)
+
   def differences(self, x, code):
     """Of x from its decoded nearest_even codes."""
     t, powers = self.scaled(x, code), ONE
@@ -992,7 +996,7 @@ def quantize(x, fmt, transform=IDENTITY, rounding=NEAREST_EVEN, rule=None, tenso
     on_grid[dead] = scaler.element.zero
     chosen = grid == g
     codes, scale = np.where(chosen[:, None], on_grid, codes), np.where(chosen, of_grid, scale)
-    least, most = scaler.element.range
+    least, most = (np.where(scaler.is_limited(of_grid), f32(0), end)[:, None] for end in scaler.element.range)
     beyond = ((scaled < least) | (scaled > most)) & ~dead[:, None] & chosen[:, None]
     report.saturated += int(beyond.sum())
     report.underflowed_scales += int((scaler.zero(of_grid) & (amax > 0) & ~bad & chosen).sum())

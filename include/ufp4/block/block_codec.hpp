@@ -83,15 +83,22 @@ UFP4_HD constexpr std::uint32_t nan_block(const format_spec& format, const block
   return nan_scale(format.scale);
 }
 
-/// Rounds one row of a block under its scale; returns the number of values beyond the grid.
+/// The scaled values that are not counted as saturated: those in the range of the grid, or 0 alone where the factor is
+/// limited, so that the others are smaller than they should be (numerics 5).
+template <class Grid>
+UFP4_HD constexpr value_range counted_range(const Grid& grid, const block_scale& scale) {
+  return scale.is_limited() ? value_range{0.0f, 0.0f} : value_range_of(grid);
+}
+
+/// Rounds one row of a block under its scale; returns the number of scaled values beyond `range`.
 template <class Grid, rounding_policy Rounding>
-UFP4_HD constexpr std::uint64_t round_row(const Grid& grid, const block_scale& scale, const Rounding& rounding,
-                                          const float* x, int count, std::uint64_t index, std::uint8_t* codes) {
+UFP4_HD constexpr std::uint64_t round_row(const Grid& grid, const block_scale& scale, const value_range& range,
+                                          const Rounding& rounding, const float* x, int count, std::uint64_t index,
+                                          std::uint8_t* codes) {
   float t[256];  // scaled values, stored so that no product is fused into a later subtraction
   std::uint64_t beyond = 0;
   for (int k = 0; k < count; ++k) t[k] = rounded(scale.divides ? x[k] / scale.factor : x[k] * scale.factor);
   for (int k = 0; scale.rescale != 1.0f && k < count; ++k) t[k] = rounded(t[k] * scale.rescale);
-  const value_range range = value_range_of(grid);
   for (int k = 0; k < count; ++k) beyond += range.leaves_out(t[k]);
   round_run(grid, rounding, t, count, index, codes);
   return beyond;
@@ -178,7 +185,7 @@ struct block_coder {
     float t[256];
     for (int k = 0; k < v.cols; ++k) t[k] = rounded(scale.divides ? v.x[k] / scale.factor : v.x[k] * scale.factor);
     const std::uint32_t bits = scale.bits | take_exponents(format, v.cols, t);
-    const value_range range = value_range_of(format.grid);
+    const value_range range = counted_range(format.grid, scale);
     for (int k = 0; k < v.cols; ++k) report.saturated += range.leaves_out(t[k]);
     round_run(format, rounding, t, v.cols, index, codes);
     return bits;
@@ -193,7 +200,7 @@ struct block_coder {
       return zero_codes(grid, v, codes);
     }
     for (int r = 0; r < v.rows; ++r)
-      report.saturated += round_row(grid, scale, rounding, v.x + r * v.stride, v.cols,
+      report.saturated += round_row(grid, scale, counted_range(grid, scale), rounding, v.x + r * v.stride, v.cols,
                                     index + static_cast<std::uint64_t>(r) * row_step, codes + r * v.stride);
   }
 };

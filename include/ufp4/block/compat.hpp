@@ -58,7 +58,8 @@ struct torchao_mx_coder : coder_base<torchao_mx_coder<mode>> {
     const std::uint32_t bits = torchao_scale(mode, amax);
     if (bits == 0xFFu) return nan_block(this->format, v, codes, report);
     const block_scale scale = scale_from_bits(this->format, this->tensor, bits);
-    report.saturated += round_row(this->format, scale, nearest_even{}, v.x, v.cols, 0, codes);
+    report.saturated +=
+        round_row(this->format, scale, value_range_of(this->format), nearest_even{}, v.x, v.cols, 0, codes);
     return bits;
   }
 };
@@ -135,7 +136,7 @@ struct te_nvfp4_coder : coder_base<te_nvfp4_coder> {
     block_scale scale = choose_scale(format, {}, tensor, v, amax);
     if (scale.factor == 0.0f) scale.factor = max_finite;
     report.underflowed_scales += scale.bits == 0 && to_bits(amax) != 0;
-    report.saturated += round_row(format, scale, nearest_even{}, v.x, v.cols, 0, codes);
+    report.saturated += round_row(format, scale, value_range_of(format), nearest_even{}, v.x, v.cols, 0, codes);
     return scale.bits;
   }
 };
@@ -201,7 +202,8 @@ struct four_over_six_coder : coder_base<four_over_six_coder<error, largest, orde
     const block_scale& best = error_of(four, v.x) < error_of(six, v.x) ? four : six;
     report.underflowed_scales += best.bits == 0 && to_bits(amax) != 0;
     if (best.factor == 0.0f) return zero_codes(this->format, v, codes), best.bits;
-    report.saturated += round_row(this->format, best, nearest_even{}, v.x, v.cols, 0, codes);
+    report.saturated +=
+        round_row(this->format, best, value_range_of(this->format), nearest_even{}, v.x, v.cols, 0, codes);
     return best.bits;
   }
   /// As te_nvfp4_coder.

@@ -49,7 +49,8 @@ struct ms_eden_coder {
       zero_codes(format, v, codes);
       return scale.bits;
     }
-    report.saturated += round_row(format, scale, nearest_even{}, v.x, v.cols, index, codes);
+    report.saturated +=
+        round_row(format, scale, counted_range(format, scale), nearest_even{}, v.x, v.cols, index, codes);
     return scale.bits;
   }
 };

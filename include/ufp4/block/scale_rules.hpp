@@ -132,7 +132,7 @@ struct block_values {
 /// Counts of special cases in quantized data. Operations add to it, so one report can sum several calls.
 struct quantize_report {
   std::uint64_t nonfinite_blocks = 0;    ///< blocks with a NaN or Inf after the transform
-  std::uint64_t saturated = 0;           ///< elements whose scaled value was beyond those of the grid
+  std::uint64_t saturated = 0;           ///< elements whose scaled value was beyond the grid, or limited (numerics 5)
   std::uint64_t underflowed_scales = 0;  ///< blocks with amax > 0 whose scale became 0
 
   /// Adds the counts of another report.
@@ -156,6 +156,9 @@ struct block_scale {
   float factor;        ///< see above
   bool divides;        ///< whether codes are those of x / factor
   float rescale = 1;   ///< of grids with a factor: its reciprocal, by which the scaled values are multiplied
+
+  /// Whether the factor is FLT_MAX in place of a reciprocal that is larger.
+  UFP4_MEMBER constexpr bool is_limited() const { return !divides && factor >= 0x1.fffffep+127f; }
 };
 
 }  // namespace ufp4::detail::inline UFP4_TYPES

@@ -138,6 +138,7 @@ UFP4_DEVICE thread::sixteen_codes code_values(const lanes_side& side, std::uint3
                                               warp::lane_counts& seen) {
   const quantize_task& task = side.task;
   constexpr bool bounded = path == lanes_path::tensor_scaled;
+  const bool limited = factor == -max_finite && !side.scale.divides;  // block_scale::is_limited
   if constexpr (bounded) {
     if (!(factor > 0.0f && product(to_float(amax), factor) <= side.limit)) factor = scale_special(side, factor, v);
   } else if (!(factor > 0.0f)) {
@@ -145,7 +146,9 @@ UFP4_DEVICE thread::sixteen_codes code_values(const lanes_side& side, std::uint3
   }
   thread::scale_sixteen(side.plan, factor, !bounded && side.scale.divides, v);
   if (task.job.counts) {
-    if constexpr (path == lanes_path::levels)
+    if (limited)
+      seen.saturated += thread::count_beyond(ufp4::detail::value_range{0.0f, 0.0f}, v);
+    else if constexpr (path == lanes_path::levels)
       seen.saturated += thread::count_beyond(ufp4::detail::value_range_of(task.job.format.grid), v);
     else
       seen.saturated += thread::count_beyond(side.plan, v);

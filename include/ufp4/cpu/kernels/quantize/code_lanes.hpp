@@ -239,21 +239,27 @@ code_blocks* code_blocks_of(const rounding_plan& p, bool divides, code_blocks* c
   return code_products;
 }
 
-/// How many elements of a block a lane are beyond the grid. None is where the amax of the block is not.
+/// Where a factor is limited (block_scale::is_limited).
+UFP4_LANE u32 limited(bool divides, f32 factor) {
+  return divides ? u32{} : reinterpret_cast<u32>(factor == max_finite);
+}
+
+/// How many elements of a block a lane are beyond counted_range. None is where the amax of the block is not.
 inline std::uint64_t count_beyond(const float* x, std::size_t count, u32 amax, const lane_scales& s, bool divides,
                                   const value_range& range) {
   const auto scaled = [&](f32 v) { return divides ? v / s.factor : v * s.factor; };
-  const float nearer = -range.least < range.most ? -range.least : range.most;
-  if (lane_bits(reinterpret_cast<u32>(scaled(as_float(amax)) > nearer) & ~s.zero) == 0) return 0;
+  const u32 none = limited(divides, s.factor);
+  const f32 least = none != 0u ? f32{} : broadcast(range.least), most = none != 0u ? f32{} : broadcast(range.most);
+  if (lane_bits(reinterpret_cast<u32>(scaled(as_float(amax)) > at_most(-least, most)) & ~s.zero) == 0) return 0;
   u32 counts{};
   const auto add = [&](const auto& is_beyond) {
     for (std::size_t k = 0; k < count; ++k)
       counts -= reinterpret_cast<u32>(is_beyond(scaled(load(x + k * lanes)))) & ~s.zero;
   };
   if (range.least == -range.most)
-    add([&](f32 t) { return magnitude(t) > range.most; });
+    add([&](f32 t) { return magnitude(t) > most; });
   else
-    add([&](f32 t) { return (t > range.most) | (t < range.least); });
+    add([&](f32 t) { return (t > most) | (t < least); });
   std::uint64_t sum = 0;
   for (std::size_t l = 0; l < lanes; ++l) sum += counts[l];
   return sum;

@@ -181,7 +181,7 @@ class extended_quantizer : outer_tiles {
     grid.code(grid.plan, {x, block_, 1, &scale, &random_bits_, nullptr}, words_of(b));
     if (!job_.counts) return;
     scale_values(x, scale.factor, broadcast(1.0f), false);
-    count_saturated(broadcast(grid.plan.range.least), broadcast(grid.plan.range.most), ~zero);
+    count_saturated(broadcast(grid.plan.range.least), broadcast(grid.plan.range.most), s.factor, ~zero);
   }
   /// The scaled values of a block, to t_.
   void scale_values(const float* x, f32 factor, f32 rescale, bool divides) {
@@ -190,8 +190,11 @@ class extended_quantizer : outer_tiles {
     for (std::size_t j = 0; !divides && j < block_ * lanes; j += lanes)
       store(t_ + j, scaled_by<false>(load(x + j), factor) * rescale);
   }
-  /// Counts the scaled values of the lanes of `which` that are below `least` or above `most`.
-  void count_saturated(f32 least, f32 most, u32 which) {
+  /// Counts the scaled values of the lanes of `which` that are below `least` or above `most`, or under a limited
+  /// factor not 0.
+  void count_saturated(f32 least, f32 most, f32 factor, u32 which) {
+    const u32 none = limited(divides_, factor);
+    least = none != 0u ? f32{} : least, most = none != 0u ? f32{} : most;
     u32 counts{};
     for (std::size_t j = 0; j < block_ * lanes; j += lanes) {
       const f32 t = load(t_ + j);
@@ -288,7 +291,7 @@ class extended_quantizer : outer_tiles {
       grid.code(grid.plan, {scaled ? t_ : x, block_, 1, &scale, &random_bits_, nullptr, false, drawn}, words);
       for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = where != 0u ? words[w] : words_of(b)[w];
       if (job_.counts)
-        count_saturated(broadcast(grid.plan.range.least), broadcast(grid.plan.range.most), where & ~zero);
+        count_saturated(broadcast(grid.plan.range.least), broadcast(grid.plan.range.most), factor, where & ~zero);
     }
   }
 
@@ -305,7 +308,7 @@ class extended_quantizer : outer_tiles {
         words_of(b)[w] = where(g) != 0u ? mapped(grids_[g].plan, {factor, zero}, words[w]) : words_of(b)[w];
     if (!job_.counts) return;
     scale_values(x, factor, grids.rescale(), divides_);
-    count_saturated(-grids.qmax(), grids.qmax(), ~zero);
+    count_saturated(-grids.qmax(), grids.qmax(), factor, ~zero);
   }
 
   /// The same to the grids of a pair.
@@ -317,7 +320,7 @@ class extended_quantizer : outer_tiles {
     for (std::size_t w = 0; w < block_ / 8; ++w) words_of(b)[w] = zero != 0u ? zeros : words_of(b)[w];
     if (!job_.counts) return;
     scale_values(x, factor, broadcast(1.0f), divides_);
-    count_saturated(broadcast(-grids_[0].plan.qmax), broadcast(grids_[0].plan.qmax), ~zero);
+    count_saturated(broadcast(-grids_[0].plan.qmax), broadcast(grids_[0].plan.qmax), factor, ~zero);
   }
 
   void code_tile(std::size_t row, std::size_t k, std::size_t blocks) {
