@@ -318,6 +318,7 @@ struct trial {
   bool divides, dead;
   float by;
 
+  bool limited() const { return !divides && by == largest_float; }  // in place of a larger reciprocal
   float scaled(float x) const { return divides ? div(x, by) : mul(x, by); }
 };
 inline trial try_scale(const format& f, const tensor_level& t, std::uint32_t code) {
@@ -437,7 +438,7 @@ inline void code_block(const format& f, const request& q, const std::vector<floa
     const float scaled = zero ? 0.0f : t.scaled(b.x[i]);
     const std::uint64_t index = (q.first_row + r) * whole + q.first_col + k;
     const std::uint8_t c = zero ? f.g.zero : round(f.g, scaled, q.rounding, index);
-    out.saturated += absolute(scaled) > f.g.qmax;
+    out.saturated += absolute(scaled) > (t.limited() ? 0 : f.g.qmax);
     if (r >= out.rows) continue;
     out.codes[r * out.padded + k] = c;
     out.decoded[r * out.padded + k] = mul(f.g.value[c], t.effective);
