@@ -102,7 +102,8 @@ void require_counted(const std::vector<float>& x, const any_quantized& q, std::u
     const long double t = static_cast<long double>(x[n]) / unit;
     const float(&value)[16] = ufp4::detail::nth_grid(f, ufp4::detail::grid_number(f, bits)).value;
     const auto [lowest, highest] = std::minmax_element(std::begin(value), std::end(value));
-    const auto is_beyond = [&](long double end) { return std::fabs(t - end) > std::fabs(end) * 0x1p-18L + 0x1p-120L; };
+    const long double tiny = 0x1p-120L + 0x1p-149L / static_cast<long double>(factor);  // a quotient may be subnormal
+    const auto is_beyond = [&](long double end) { return std::fabs(t - end) > std::fabs(end) * 0x1p-18L + tiny; };
     beyond += (t > *highest && is_beyond(*highest)) || (t < *lowest && is_beyond(*lowest)) ? 1 : 0;
   }
   require(beyond <= saturated, std::to_string(beyond) + " elements are beyond the grid of their block, and " +
