@@ -200,7 +200,7 @@ std::string element_bias(const ufp4::format_spec& f, std::vector<float>& x, std:
     noise += 2 * std::pow((squares[i] - total[i] * total[i] / static_cast<double>(batches)) / pairs, 2);
   }
   const double shown = 4 * std::sqrt(noise), xx = dot(x, x);
-  const std::string limit = compare::fixed(100 * std::sqrt(shown / xx), 2);
+  const std::string limit = compare::fixed(std::ceil(1e4 * std::sqrt(shown / xx)) / 100, 2);
   return square < shown ? "< " + limit : compare::fixed(100 * std::sqrt(square / xx), 2);
 }
 

@@ -165,7 +165,7 @@ typedef struct ufp4_quantized {
 /// Counts of special cases; calls add to it.
 typedef struct ufp4_counts {
   uint64_t nonfinite_blocks;    ///< blocks with a NaN or an infinity: their scale is NaN
-  uint64_t saturated;           ///< elements beyond the largest value of the format
+  uint64_t saturated;           ///< elements beyond the values of the format under their scale
   uint64_t underflowed_scales;  ///< blocks with amax > 0 whose scale became 0
 } ufp4_counts;
 
@@ -240,7 +240,7 @@ typedef struct ufp4_report {
   double sqnr_db;             ///< 10 log10(sum x^2 / sum (q - x)^2)
   double bucket_utilization;  ///< 2^entropy of the values in use, divided by their number; NaN for elements of one byte
   double scale_underflow_rate;  ///< share of blocks with amax > 0 whose scale became 0
-  double saturation_rate;       ///< share of elements beyond the largest value
+  double saturation_rate;       ///< share of elements that count as saturated
   uint64_t nonfinite_blocks;    ///< blocks with a NaN or an infinity
   uint64_t elements;            ///< elements that were measured
   uint64_t blocks;              ///< blocks, padding included

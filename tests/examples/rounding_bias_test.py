@@ -64,7 +64,7 @@ class Page(unittest.TestCase):
         self.assertGreater(len(rows), 10)
         self.assertEqual([cells[0] for cells in rows if not all(cell.startswith("**") for cell in cells[2:])], [])
 
-    def test_single_elements_under_eden_keep_a_bias_that_shrinks_with_n_for_gaussian_numbers_alone(self):
+    def test_single_elements_under_eden_keep_a_bias_that_shrinks_with_n_unless_few_elements_are_not_0(self):
         rows = [cells[2:] for head, cells in self.page if head[1] == "n"]
         self.assertEqual(len(rows), 8)
         for gauss, _, few in rows:

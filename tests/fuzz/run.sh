@@ -108,11 +108,11 @@ fuzz() {
   echo "$target: $(find "$corpus" -type f | wc -l) inputs of the corpus, then" \
     "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1) in $seconds s: nothing found"
 }
-judge() { fuzz "$1" || : >"$out/failed"; }
-rm -f "$out/failed"
+judge() { fuzz "$1" && : >"$out/$1.passed"; }
+rm -f "$out"/*.passed
 for target in "${targets[@]}"; do at_once judge "$target"; done
 wait
 status=0
-[ ! -e "$out/failed" ] || status=1
+for target in "${targets[@]}"; do [ -e "$out/$target.passed" ] || status=1; done
 if [ $keep = yes ]; then bash "$source_dir/tests/fuzz/corpus.sh" pack "$out" || status=1; fi
 exit $status

@@ -1,6 +1,8 @@
 // ufp4 - quantize on a GPU gives the host's bytes: every preset, transform, rounding, input type, tail; hostile rows.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
+#include <cmath>
+
 #include "gpu/presets.hpp"
 #include "gpu/quantize_check.hpp"
 
@@ -44,6 +46,15 @@ TEST_CASE("several thread blocks, the last one not full, give the host's bytes",
   check_quantize<nvfp4>(x, 37, 300, random_hadamard<32>{5}, stochastic{.seed = 2});
   check_quantize<e1m2_f32>(x, 37, 300);
   check_quantize<mxfp4>(x, 300, 37);
+}
+
+TEMPLATE_TEST_CASE("scales without a reciprocal in binary32 give the host's bytes and counts", "[gpu]", nvfp4, nv_e1m2,
+                   tetrajet2, razer) {
+  std::vector<float> x(3 * 48);
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = std::ldexp(static_cast<float>(i % 7) - 3.0f, -131 + static_cast<int>(i / 16 % 3) * 3);
+  for (const transform_spec& t : {transform_spec{}, random_hadamard<16>{1}.spec()})
+    check_quantize<TestType>(x, 3, 48, t, nearest_even{});
 }
 
 TEST_CASE("values next to a rounding boundary give the host's bytes, as with an exact division", "[gpu]") {

@@ -17,7 +17,7 @@ struct report {
   double bucket_utilization =
       0;  ///< 2^H / V, H the entropy in bits of the values used, V their number; NaN for elements of one byte
   double scale_underflow_rate = 0;            ///< share of blocks with amax > 0 whose scale became 0
-  double saturation_rate = 0;                 ///< share of elements whose scaled magnitude was beyond qmax
+  double saturation_rate = 0;                 ///< share of elements that count as saturated: quantize_report
   std::uint64_t nonfinite_blocks = 0;         ///< blocks with a NaN or Inf after the transform
   std::uint64_t elements = 0;                 ///< elements that were measured
   std::uint64_t blocks = 0;                   ///< blocks, padding included

@@ -11,8 +11,8 @@ namespace ufp4::inline UFP4_TYPES {
 /// by sum(x x) / sum(x q), which is what rounding took from the run, and rounded stochastically.
 ///
 /// | gain      | sum(x q) is sum(x x) in every run but for the rounding of scales, whose mean is right         |
-/// | bias      | of single elements over random signs: below 0.4 % of the norm of a run of Gaussian numbers, |
-/// |           | some percent where few elements are large: docs/bias.md measures it                           |
+/// | bias      | of single elements over random signs: tenths of a percent of the norm of 16 Gaussian numbers, |
+/// |           | less in longer runs, several percent where few elements are not 0: docs/bias.md               |
 /// | error     | little more than that of nearest_even, and less than half of that of stochastic rounding      |
 /// | saturated | before the correction the largest scale is a power of two below the largest of its type       |
 /// | backends  | portable code: the same bits on every instruction set and by threads; on a GPU an error       |

@@ -47,7 +47,7 @@ EXCEPTIONS = [
     ("local", r"^gemm_bf16<128u", "90a", "eight values a step, so that two blocks of 256 threads fit in the registers"),
     ("local", r"^quantize_tiles<\(lanes_path\)1, false, 64u>$", "90a", _FEW),
     ("local", r"^quantize_tiles<\(lanes_path\)1, false, 256u>$", "80", _FEW),
-    ("local", r"^quantize_tiles<\(lanes_path\)1, true, 64u>$", "120a", _FEW),
+    ("local", r"^quantize_tiles<\(lanes_path\)1, true, 64u>$", "100a", _FEW),
     ("local", r"^gemv_f16<2u, 8u, true>$", "80", _FEW),
     ("local", r"^gemv_f16<2u, 8u, false>$", "100a 120a", _FEW),
     ("local", r"^gemv_dots<\(scale_kind\)0, 1u, 1u>$", "100a 120a", _FEW),

@@ -131,6 +131,10 @@ UFP4_DEVICE float join_special(const lanes_side& side, float factor, float (&v)[
   return factor == 0.0f ? 1.0f : -factor;
 }
 
+/// block_scale::is_limited of a factor that joined_factor has left out.
+UFP4_DEVICE bool is_limited(const lanes_side& side, float factor) {
+  return factor == -max_finite && !side.scale.divides;
+}
 /// The codes of sixteen values of a block with that amax and factor; those of +0 if the factor is 0.
 template <lanes_path path>
 UFP4_DEVICE thread::sixteen_codes code_values(const lanes_side& side, std::uint32_t amax, float factor,
@@ -138,20 +142,23 @@ UFP4_DEVICE thread::sixteen_codes code_values(const lanes_side& side, std::uint3
                                               warp::lane_counts& seen) {
   const quantize_task& task = side.task;
   constexpr bool bounded = path == lanes_path::tensor_scaled;
-  const bool limited = factor == -max_finite && !side.scale.divides;  // block_scale::is_limited
+  bool limited = false;  // then what is not 0 counts as saturated
   if constexpr (bounded) {
-    if (!(factor > 0.0f && product(to_float(amax), factor) <= side.limit)) factor = scale_special(side, factor, v);
+    if (!(factor > 0.0f && product(to_float(amax), factor) <= side.limit)) {
+      limited = is_limited(side, factor);
+      factor = scale_special(side, factor, v);
+    }
   } else if (!(factor > 0.0f)) {
+    limited = is_limited(side, factor);
     factor = join_special(side, factor, v);
   }
   thread::scale_sixteen(side.plan, factor, !bounded && side.scale.divides, v);
   if (task.job.counts) {
-    if (limited)
-      seen.saturated += thread::count_beyond(ufp4::detail::value_range{0.0f, 0.0f}, v);
-    else if constexpr (path == lanes_path::levels)
-      seen.saturated += thread::count_beyond(ufp4::detail::value_range_of(task.job.format.grid), v);
+    if constexpr (path == lanes_path::levels)
+      seen.saturated += thread::count_beyond(
+          limited ? ufp4::detail::value_range{0.0f, 0.0f} : ufp4::detail::value_range_of(task.job.format.grid), v);
     else
-      seen.saturated += thread::count_beyond(side.plan, v);
+      seen.saturated += thread::count_beyond(limited ? 0u : side.plan.qmax_bits, v);
   }
   const std::uint64_t index =
       side.first_index + at.row * task.job.whole_padded_cols + std::uint64_t{at.sixteen} * thread::run_of_thread;

@@ -362,10 +362,10 @@ UFP4_DEVICE std::uint32_t count_beyond(const ufp4::detail::value_range& range, c
   return beyond;
 }
 /// The same of a grid with a plan, which is symmetric.
-UFP4_DEVICE std::uint32_t count_beyond(const rounding_plan& p, const float (&t)[run_of_thread]) {
+UFP4_DEVICE std::uint32_t count_beyond(std::uint32_t most, const float (&t)[run_of_thread]) {
   std::uint32_t beyond = 0;
   UFP4_UNROLL
-  for (unsigned j = 0; j < run_of_thread; ++j) beyond += magnitude_bits(t[j]) > p.qmax_bits;
+  for (unsigned j = 0; j < run_of_thread; ++j) beyond += magnitude_bits(t[j]) > most;
   return beyond;
 }
 
