@@ -30,20 +30,6 @@ ufp4_python_check(packaging_lists yaml tests/packaging/lists_test.py)
 ufp4_bash_check(cpu_odr_pairs 300 tests/cpu/odr/pairs.sh ${ufp4_kernels_object})
 ufp4_bash_check(cpu_unload 120 tests/cpu/unload.sh)
 
-# The C interface from C and Python; from Rust, and compared with its committed description, at the level full.
-set(ufp4_c_programs c python)
-if(NOT UFP4_TEST_LEVEL STREQUAL default)
-  list(APPEND ufp4_c_programs rust abi)
-endif()
-foreach(program IN LISTS ufp4_c_programs)
-  ufp4_bash_check(c_${program} 300 tests/c/programs.sh ${program})
-endforeach()
-set_tests_properties(c_c PROPERTIES FIXTURES_SETUP c_library) # builds it
-set_tests_properties(c_python PROPERTIES FIXTURES_REQUIRED c_library)
-if(TEST c_rust)
-  set_tests_properties(c_rust PROPERTIES FIXTURES_REQUIRED c_library)
-endif()
-
 # The ways to get the library, each in a project of its own.
 set(ufp4_ways package)
 if(NOT UFP4_TEST_LEVEL STREQUAL default)
@@ -64,6 +50,13 @@ if(UFP4_TEST_LEVEL STREQUAL default)
   return()
 endif()
 set_tests_properties(packages_cuda_package packages_cuda_subdirectory PROPERTIES RESOURCE_LOCK nvcc) # one may fetch it
+
+# The C interface from C, Python and Rust, and compared with its committed description.
+foreach(program IN ITEMS c python rust abi)
+  ufp4_bash_check(c_${program} 300 tests/c/programs.sh ${program})
+endforeach()
+set_tests_properties(c_c PROPERTIES FIXTURES_SETUP c_library COST 100) # builds it
+set_tests_properties(c_python c_rust PROPERTIES FIXTURES_REQUIRED c_library)
 
 # Random formats of a program's own, against the oracle; fuzz_user_formats compares the instruction sets alone.
 set(seconds 60)
