@@ -1,11 +1,11 @@
 // ufp4 - gemm_simt: the host's bits for every pair of formats, unquantized operands, every mode, on any architecture.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
-#include "format/user_tables.hpp"
 #include "gpu/gemm_check.hpp"
 
 #include <ufp4/gpu/kernels/gemm_simt.hpp>
 
+#include "format/user_tables.hpp"
 #include "support/format_pairs.hpp"
 #include "support/hostile.hpp"
 #include "support/seed.hpp"

@@ -2,9 +2,10 @@
 // policy, the program's own included.
 // SPDX-License-Identifier: Apache-2.0
 // ctest: amd
-#include "format/user_tables.hpp"
 #include "gpu/presets.hpp"
 #include "gpu/quantize_check.hpp"
+
+#include "format/user_tables.hpp"
 
 using namespace ufp4;
 using support::check_quantize;
