@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ufp4/block/presets.hpp>
+#include <ufp4/matrix/product.hpp>
 #include <ufp4/quantize.hpp>
 
 #include "support/catch.hpp"
