@@ -78,11 +78,11 @@ TEST_CASE("rules that do not go with the format") {
   const std::vector<float> x(32, 1.0f);
   const matrix_view<const float> view{x.data(), 1, 32};
   CHECK(message_of([&] { quantize<mxfp4>(view, scale_up{}); }) ==
-        "quantize: scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil");
+        "quantize: scale_up is for e4m3, ue5m3, e6m2 and bf16 scales; for e8m0 use mx_ceil");
   CHECK(message_of([&] { quantize<e2m1_f32>(view, scale_up{}); }) ==
-        "quantize: scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded");
+        "quantize: scale_up is for e4m3, ue5m3, e6m2 and bf16 scales; a float scale is not rounded");
   CHECK(message_of([&] { quantize<nv_e1m2>(view, four_over_six{}); }) ==
-        "quantize: four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)");
+        "quantize: four_over_six is for grids of 4 bits that end at 6, with two levels of scales (nvfp4)");
 }
 
 TEST_CASE("signs that are neither +1 nor -1") {

@@ -449,12 +449,14 @@ TEST_CASE("a rule that does not go with a format is named") {
   CHECK(text(mx_even{}.spec(), mx).empty());
   CHECK(text(four_over_six{}.spec(), nv).empty());
   CHECK(text(mse_search{}.spec(), mx).empty());
-  CHECK(text(scale_up{}.spec(), mx) == "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil");
-  CHECK(text(scale_up{}.spec(), plain) == "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded");
+  CHECK(text(scale_up{}.spec(), mx) == "scale_up is for e4m3, ue5m3, e6m2 and bf16 scales; for e8m0 use mx_ceil");
+  CHECK(text(scale_up{}.spec(), plain) ==
+        "scale_up is for e4m3, ue5m3, e6m2 and bf16 scales; a float scale is not rounded");
   for (const ufp4::scale_rule_spec& rule : {mx_floor{}.spec(), mx_even{}.spec(), mx_ceil{}.spec()})
     CHECK(text(rule, nv) == "mx_floor, mx_even and mx_ceil are for e8m0 scales");
   for (const format_spec& f : {mx, plain, uniform, spec_of<block_format<fp4<E2M1>, e4m3, 16>>})
-    CHECK(text(four_over_six{}.spec(), f) == "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)");
+    CHECK(text(four_over_six{}.spec(), f) ==
+          "four_over_six is for grids of 4 bits that end at 6, with two levels of scales (nvfp4)");
   CHECK(text(percentile{0}.spec(), nv) == "percentile: per_mille must be 1 to 1000");
   CHECK(text(percentile{1001}.spec(), mx) == "percentile: per_mille must be 1 to 1000");
   CHECK(text(mse_search{.below = 31}.spec(), plain).empty());

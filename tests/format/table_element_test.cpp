@@ -57,6 +57,11 @@ struct thirds_levels {
   static constexpr float values[16] = {1 / 3.0f,  -1 / 3.0f, 0,    2 / 3.0f, 1,     -1,   4 / 3.0f, -4 / 3.0f,
                                        -2 / 3.0f, 5 / 3.0f,  0.1f, -0.1f,    -0.2f, 0.2f, 2,        -2};
 };
+// Neighbours whose sum is no number of binary64: half of the larger one is nearer to the smaller one.
+struct far_apart_levels {
+  static constexpr float values[16] = {2, 0, 1, -1, -2, 0x1p-60f, -0x1p-60f, 0x1p100f, -0x1p100f};
+};
+using far_apart = table_element<far_apart_levels>;
 using hardware = table_element<hardware_levels>;
 using descending = table_element<descending_levels>;
 using shuffled = table_element<shuffled_levels>;
@@ -97,6 +102,9 @@ static_assert(!nf4::exact_products && !giant::exact_products && uneven::exact_pr
               debt::exact_products && hardware::exact_products && shuffled::exact_products && !thirds::exact_products);
 static_assert(ufp4::grid_of<hardware>() == ufp4::grid_of<ufp4::fp4<ufp4::E2M1>>());
 static_assert(hardware{-0.1f}.bits() == 8 && hardware{0.1f}.bits() == 0 && hardware{nan}.bits() == 7);
+static_assert(far_apart{0.5f}.bits() == 5 && far_apart{-0.5f}.bits() == 6 && far_apart{0x1p99f}.bits() == 0);
+static_assert(far_apart{0x1.000002p-1f}.bits() == 2 && far_apart{-0x1.000002p-1f}.bits() == 3);
+static_assert(far_apart{-0x1p99f}.bits() == 4 && far_apart{0x1.000002p99f}.bits() == 7 && far_apart{1.5f}.bits() == 2);
 static_assert(shuffled{7}.bits() == 0 && shuffled{-4}.bits() == 8 && shuffled{0.0f}.bits() == 5);
 static_assert(shuffled{-0.0f}.bits() == 2 && shuffled{-nan}.bits() == 6 && shuffled{-inf}.bits() == 12);
 static_assert(descending{0.0f}.bits() == 9 && descending{-0.0f}.bits() == 9 && descending{nan}.bits() == 0);

@@ -1370,9 +1370,11 @@ def fast_bound(a, b, ta, tb, alpha, beta, c, folded=0.):
   product = abs(float(alpha)) * (np.abs(a) @ np.abs(b).T)
   fold = folded * product
   e = float(alpha) * (a @ b.T)
+  tiny = abs(float(alpha)) * float(ta) * float(tb) * kp * 2.**-126
   if beta != 0:
     e, product = e + float(beta) * c.astype(np.float64), product + np.abs(float(beta) * c.astype(np.float64))
-  slack = fold + (kp + 6) * 2.**-24 * product + abs(float(alpha)) * float(ta) * float(tb) * kp * 2.**-126
+    tiny += 2.**-150  # the result of step 5 may be subnormal, besides that of step 7
+  slack = fold + (kp + 6) * 2.**-24 * product + tiny
   return e, np.where(product < float(FLT_MAX) / 2, slack, np.where(np.isnan(product), 0., np.inf))
 
 

@@ -26,7 +26,8 @@ namespace support {
 static_assert(LDBL_MANT_DIG >= 64, "the bounds are checked in a type of at least 64 bits");
 #endif
 
-/// |C - E| <= (folding + (Kp + 6) 2^-24) |alpha| sum|a||b| + (Kp + 6) 2^-24 |beta C| + |alpha| TA TB Kp 2^-126
+/// |C - E| <= (folding + (Kp + 6) 2^-24) |alpha| sum|a||b| + (Kp + 6) 2^-24 |beta C| + |alpha| TA TB Kp 2^-126 +
+/// 2^-150 for step 5 and, if beta is not 0, for step 7
 /// (numerics 6) where the sum of magnitudes is below FLT_MAX / 2; NaN where a block scale is NaN.
 class product_bound {
  public:
@@ -50,7 +51,7 @@ class product_bound {
       if (!std::isnan(exact_.value[i]) && magnitude + std::abs(added) >= FLT_MAX / 2) continue;
       const long double error = std::abs(static_cast<long double>(c[i]) - (alpha * exact_.value[i] + added));
       const long double bound = relative * (magnitude + std::abs(added)) + folding * magnitude +
-                                std::abs(alpha) * tensors_ * padded_ * 0x1p-126L;
+                                std::abs(alpha) * tensors_ * padded_ * 0x1p-126L + (beta == 0 ? 1 : 2) * 0x1p-150L;
       if (!(error <= bound))
         return "element " + std::to_string(i) + " is " + std::to_string(c[i]) + ", off by " + std::to_string(error) +
                " where " + std::to_string(bound) + " is allowed";

@@ -201,9 +201,9 @@ UFP4_HD constexpr std::uint8_t round_to_code(const grid4& grid, const Rounding& 
 /// The reason why a rule does not apply to a format, or nullptr.
 constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_spec& f) {
   const bool power_of_two = f.scale == scale_kind::e8m0, is_up = rule.what == rule_kind::up;
-  if (is_up && power_of_two) return "scale_up is for e4m3, ue5m3 and bf16 scales; for e8m0 use mx_ceil";
+  if (is_up && power_of_two) return "scale_up is for e4m3, ue5m3, e6m2 and bf16 scales; for e8m0 use mx_ceil";
   if (is_up && f.scale == scale_kind::f32)
-    return "scale_up is for e4m3, ue5m3 and bf16 scales; a float scale is not rounded";
+    return "scale_up is for e4m3, ue5m3, e6m2 and bf16 scales; a float scale is not rounded";
   if (rule.what >= rule_kind::mx_floor && rule.what <= rule_kind::mx_ceil && !power_of_two)
     return "mx_floor, mx_even and mx_ceil are for e8m0 scales";
   if (rule.grids > search_error::largest) return "choose_grid: invalid search_error";
@@ -220,7 +220,7 @@ constexpr const char* rule_mismatch(const scale_rule_spec& rule, const format_sp
   if (f.choice.count != 0 || f.block.group[0] != 0)
     return "four_over_six is for formats of one grid without one-bit exponents";
   if (f.two_level() && f.grid.qmax == 6.0f && !f.has_bytes()) return nullptr;
-  return "four_over_six is for fp4<E2M1> with two levels of scales (nvfp4)";
+  return "four_over_six is for grids of 4 bits that end at 6, with two levels of scales (nvfp4)";
 }
 
 /// Whether a rule of this kind computes a scale from an amax alone.

@@ -114,9 +114,9 @@ UFP4_HD constexpr value_range value_range_of(const grid4& g) {
 UFP4_HD constexpr std::uint8_t nearest_code(const grid4& grid, float x) {
   int at = is_nan(x) ? grid.levels - 1 : 0;
   for (; at + 1 < grid.levels; ++at) {
-    const double twice = 2.0 * static_cast<double>(x);
-    const double sum = static_cast<double>(grid.level[at]) + static_cast<double>(grid.level[at + 1]);
-    if (!(twice > sum || (twice == sum && ((at - grid.zero) & 1) != 0))) break;
+    const float low = grid.level[at], high = grid.level[at + 1];
+    const int side = low < 0.0f ? -against_midpoint(high, low, x) : against_midpoint(low, high, x);
+    if (!(side > 0 || (side == 0 && ((at - grid.zero) & 1) != 0))) break;
   }
   return at == grid.zero && is_negative(x) && !is_nan(x) ? grid.minus_zero : grid.code[at];
 }
