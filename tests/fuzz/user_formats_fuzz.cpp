@@ -125,6 +125,18 @@ void require_lowest_codes(const any_quantized& q) {
     }
 }
 
+/// A number by itself gets the code that it has as a scaled value: between every two levels, and a float beside.
+void require_conversions(const grid4& g) {
+  for (int i = 0; i + 1 < g.levels; ++i) {
+    const float middle = g.level[i] * 0.5f + g.level[i + 1] * 0.5f;
+    for (const float end : {-INFINITY, middle, INFINITY}) {
+      const float x = std::nextafter(middle, end);
+      require(ufp4::detail::nearest_code(g, x) == ufp4::detail::round_to_grid(g, nearest_even{}, x, 0),
+              "a number is not converted to the code that it has in a block");
+    }
+  }
+}
+
 std::vector<float> decoded(const any_quantized& q, cpu::isa tier) {
   std::vector<float> y(q.rows() * q.cols());
   dequantize(q, matrix_view<float>(y.data(), q.rows(), q.cols()), on(tier));
@@ -288,6 +300,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::any_format(in, same_height ? left.spec.block.rows : 0, in.one_in(2) ? left.spec.block.cols : 0);
   if (ufp4::detail::format_mismatch(left.spec) != nullptr || ufp4::detail::format_mismatch(right.spec) != nullptr)
     return 0;
+  for (int g = 0; g <= left.spec.choice.count; ++g) require_conversions(ufp4::detail::nth_grid(left.spec, g));
   constexpr std::uint32_t lengths[] = {1, 1, 1, 1, 1, 16, 64, 256};
   const transform_spec t{.n = lengths[in.below(8)], .signs = {0x1234567u}};
   const std::size_t rows = 1 + in.below(5), cols = in.below(in.one_in(8) ? 600 : 140);
