@@ -66,6 +66,22 @@ TEST_CASE("e8m0 scales stay below the NaN code where the largest value of a grid
   CHECK(tiny.saturated == 2);
 }
 
+TEST_CASE("mx_ceil and mx_even compare an amax with the digits of a largest value that is subnormal", "[quantize]") {
+  // The second grid ends at 2^-117 times 2^-30.
+  using format = block_format<one_of<table_element<vanishing>, scaled<element<-120>, 1, 1 << 30>>, e8m0, 32>;
+  quantize_report report;
+  const auto stored = [&](float amax, auto rule) {
+    CAPTURE(amax);
+    const auto q = same_on_every_isa<format>(row({amax, amax / 2}, 32), report, rule);
+    return ufp4::detail::load_block(ufp4::detail::quantized_source_of(q).scales, q.spec(), 0);
+  };
+  constexpr std::uint32_t second_grid = 0x100, bias = 127;
+  CHECK(stored(0x1p-50f, mx_ceil{}) == second_grid + bias + 97);
+  CHECK(stored(0x1.000002p-50f, mx_ceil{}) == second_grid + bias + 98);
+  CHECK(stored(0x1.7ffffep-50f, mx_even{}) == second_grid + bias + 97);
+  CHECK(stored(0x1.8p-50f, mx_even{}) == second_grid + bias + 98);
+}
+
 TEMPLATE_TEST_CASE("under a tensor scale zeros decode to zeros, however small amax and the grid are", "[quantize]",
                    e4m3, ue5m3) {
   for (const float amax : {1e-38f, 0x1p-149f, 1.0f, ufp4::detail::max_finite}) {

@@ -30,7 +30,7 @@ UFP4_LANE std::uint64_t count_lanes(u32 mask) {
 
 /// power_of_two_scale: the e8m0 codes of amax that are normal numbers.
 UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
-  const auto mantissa = to_bits(grid.qmax) & 0x007FFFFFu;
+  const std::uint32_t mantissa = significand(grid.qmax) & 0x007FFFFFu;
   const int exponent = floor_log2(grid.qmax);
   u32 rounded_up = amax;
   if (rule == rule_kind::mx_ceil) {
