@@ -330,26 +330,35 @@ UFP4_HD constexpr std::uint32_t significand(float x) {
   return m;
 }
 
-/// The e8m0 code for a finite block amax.
-UFP4_HD constexpr std::uint32_t power_of_two_scale(const grid4& grid, rule_kind rule, float amax) {
-  if (amax == 0.0f) return 0;
-  const int top = floor_log2(grid.qmax);
-  const std::uint32_t m = significand(amax), largest = significand(grid.qmax);
-  bool one_more = false;
-  if (rule == rule_kind::mx_ceil) one_more = m > largest;
-  if (rule == rule_kind::mx_even) {
-    int mantissa_bits = 0;  // qmax = (2 - 2^-m) * 2^top
-    while (mantissa_bits < 23 && (largest << (mantissa_bits + 1) & 0x00FFFFFFu) != 0) ++mantissa_bits;
-    one_more = shift_right_even(m, 23 - mantissa_bits) == 2u << mantissa_bits;
+/// How an amax becomes a power of two: 2^(floor_log2(amax) - top), or twice this if significand(amax) >= carry.
+struct power_of_two_rule {
+  int top = 0;              ///< floor_log2(qmax)
+  std::uint32_t carry = 0;  ///< 2^24: never
+
+  UFP4_HD static constexpr power_of_two_rule of(float qmax, rule_kind rule) {
+    const std::uint32_t largest = significand(qmax), never = 1u << 24;
+    std::uint32_t carry = rule == rule_kind::mx_ceil ? largest + 1 : never;
+    if (rule == rule_kind::mx_even) {
+      int bits = 0;  // of qmax's mantissa: half a unit of the last one below the next power of two
+      while (bits < 23 && (largest << (bits + 1) & 0x00FFFFFFu) != 0) ++bits;
+      if (bits < 23) carry = never - (1u << (22 - bits));
+    }
+    return {floor_log2(qmax), carry};
   }
-  const int code = floor_log2(amax) - top + (one_more ? 1 : 0) + 127, most = largest_power(top);
+};
+
+/// The e8m0 code for a finite block amax.
+UFP4_HD constexpr std::uint32_t power_of_two_scale(const power_of_two_rule& rule, float amax) {
+  if (amax == 0.0f) return 0;
+  const int one_more = significand(amax) >= rule.carry ? 1 : 0;
+  const int code = floor_log2(amax) - rule.top + one_more + 127, most = largest_power(rule.top);
   return static_cast<std::uint32_t>(code < 0 ? 0 : code > most ? most : code);
 }
 
 /// The stored scale of a block under a rule that is_scale_of_amax: the one place where an amax becomes a scale.
 UFP4_HD constexpr std::uint32_t scale_bits_of_amax(const format_spec& f, rule_kind rule, const tensor_constants& tensor,
                                                    float amax) {
-  if (f.scale == scale_kind::e8m0) return power_of_two_scale(f.grid, rule, amax);
+  if (f.scale == scale_kind::e8m0) return power_of_two_scale(power_of_two_rule::of(f.grid.qmax, rule), amax);
   const float argument = f.two_level() ? amax * tensor.scale_factor : amax / f.grid.qmax;  // of Scale()
   std::uint32_t bits = encode_scale(f.scale, argument);
   if (f.scale == scale_kind::f32 && bits > max_finite_bits) bits = max_finite_bits;

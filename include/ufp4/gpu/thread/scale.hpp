@@ -12,40 +12,30 @@ namespace ufp4::gpu::thread::inline UFP4_GPU {
 
 /// How the amax of a block becomes a scale.
 struct scale_plan {
-  scale_kind kind = scale_kind::f32;  ///< of the block scales
-  bool two_level = false;             ///< with a tensor scale
-  bool up = false;                    ///< the rule scale_up
-  bool divides = false;               ///< codes are those of x / factor
-  std::uint32_t nan = 0;              ///< the bits of a NaN
-  float qmax = 1;                     ///< of the grid
-  float most = 0;                     ///< the largest scale of an 8-bit kind with a mantissa
-  std::uint32_t least = 0;            ///< the exponent field of such a kind's subnormal numbers
-  std::int32_t top = 0;               ///< e8m0: floor(log2 qmax)
-  std::uint32_t carry = 0;            ///< e8m0: amax with a significand from here on take the next power of two
+  scale_kind kind = scale_kind::f32;        ///< of the block scales
+  bool two_level = false;                   ///< with a tensor scale
+  bool up = false;                          ///< the rule scale_up
+  bool divides = false;                     ///< codes are those of x / factor
+  std::uint32_t nan = 0;                    ///< the bits of a NaN
+  float qmax = 1;                           ///< of the grid
+  float most = 0;                           ///< the largest scale of an 8-bit kind with a mantissa
+  std::uint32_t least = 0;                  ///< the exponent field of such a kind's subnormal numbers
+  ufp4::detail::power_of_two_rule power{};  ///< of e8m0
 };
 
 /// The plan of a format and a rule.
 inline scale_plan scale_plan_of(const format_spec& f, const ufp4::detail::scale_rule_spec& rule) {
   using kind = ufp4::detail::scale_rule_spec::kind;
   const float qmax = f.grid.qmax;
-  scale_plan p{.kind = f.scale,
-               .two_level = f.two_level(),
-               .up = rule.what == kind::up,
-               .divides = ufp4::detail::scale_divides(f),
-               .nan = ufp4::detail::nan_scale(f.scale),
-               .qmax = qmax,
-               .most = ufp4::detail::decode_scale(f.scale, ufp4::detail::max_scale(f.scale)),
-               .least = f.scale == scale_kind::e4m3 ? 121u : 113u,
-               .top = ufp4::detail::floor_log2(qmax),
-               .carry = 1u << 24};
-  const std::uint32_t largest = ufp4::detail::significand(qmax);
-  if (rule.what == kind::mx_ceil) p.carry = largest + 1;
-  if (rule.what == kind::mx_even) {  // half a unit of qmax's last mantissa bit below the next power of two
-    unsigned bits = 0;
-    while (bits < 23 && (largest << (bits + 1) & 0x00FFFFFFu) != 0) ++bits;
-    if (bits < 23) p.carry = (1u << 24) - (1u << (22 - bits));
-  }
-  return p;
+  return {.kind = f.scale,
+          .two_level = f.two_level(),
+          .up = rule.what == kind::up,
+          .divides = ufp4::detail::scale_divides(f),
+          .nan = ufp4::detail::nan_scale(f.scale),
+          .qmax = qmax,
+          .most = ufp4::detail::decode_scale(f.scale, ufp4::detail::max_scale(f.scale)),
+          .least = f.scale == scale_kind::e4m3 ? 121u : 113u,
+          .power = ufp4::detail::power_of_two_rule::of(qmax, rule.what)};
 }
 
 /// The code of x >= 0 in e4m3 or ue5m3, to nearest even or, for scale_up, above; saturating. The sum with 2^20 binades
@@ -70,9 +60,10 @@ UFP4_DEVICE std::uint32_t encode_bf16(const scale_plan& p, float x) {
 UFP4_DEVICE std::uint32_t encode_power(const scale_plan& p, float amax) {
   const bool subnormal = to_bits(amax) < 0x00800000u;
   const std::uint32_t bits = to_bits(subnormal ? amax * 0x1p64f : amax);
-  const bool one_more = ((bits & 0x007FFFFFu) | 0x00800000u) >= p.carry;
-  const std::int32_t e = static_cast<std::int32_t>(bits >> 23) - (subnormal ? 64 : 0) - p.top + (one_more ? 1 : 0);
-  const std::int32_t last = ufp4::detail::largest_power(p.top), code = e < 0 ? 0 : e > last ? last : e;
+  const bool one_more = ((bits & 0x007FFFFFu) | 0x00800000u) >= p.power.carry;
+  const std::int32_t e =
+      static_cast<std::int32_t>(bits >> 23) - (subnormal ? 64 : 0) - p.power.top + (one_more ? 1 : 0);
+  const std::int32_t last = ufp4::detail::largest_power(p.power.top), code = e < 0 ? 0 : e > last ? last : e;
   return amax == 0.0f ? 0u : static_cast<std::uint32_t>(code);
 }
 

@@ -29,22 +29,11 @@ UFP4_LANE std::uint64_t count_lanes(u32 mask) {
 }
 
 /// power_of_two_scale: the e8m0 codes of amax that are normal numbers.
-UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind rule, u32 amax) {
-  const std::uint32_t mantissa = significand(grid.qmax) & 0x007FFFFFu;
-  const int exponent = floor_log2(grid.qmax);
-  u32 rounded_up = amax;
-  if (rule == rule_kind::mx_ceil) {
-    rounded_up = amax + (0x007FFFFFu - mantissa);
-  } else if (rule == rule_kind::mx_even) {
-    std::uint32_t dropped = 23;  // bits below qmax's mantissa
-    while (dropped > 0 && (mantissa << (9 + 23 - dropped)) != 0) --dropped;
-    if (dropped == 23)
-      rounded_up = amax + 0x00400000u;  // the only bit left is the leading one, which is odd: a tie goes up
-    else if (dropped != 0)
-      rounded_up = amax + ((1u << (dropped - 1)) - 1) + (amax >> dropped & 1u);
-  }
-  const i32 code = reinterpret_cast<i32>(rounded_up >> 23) - exponent;
-  const i32 least{}, most = i32{} + largest_power(exponent);
+UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind what, u32 amax) {
+  const power_of_two_rule rule = power_of_two_rule::of(grid.qmax, what);
+  const u32 carried = amax + ((1u << 24) - rule.carry);
+  const i32 code = reinterpret_cast<i32>(carried >> 23) - rule.top;
+  const i32 least{}, most = i32{} + largest_power(rule.top);
   return reinterpret_cast<u32>(code < least ? least : code > most ? most : code);
 }
 
