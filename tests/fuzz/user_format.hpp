@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <memory>
+#include <sstream>
+#include <string>
 
-#include <ufp4/block/presets.hpp>
+#include <ufp4/quantize.hpp>
 
 #include "input.hpp"
 
@@ -28,10 +30,9 @@ inline int grid_exponent(input& in) {
   }
 }
 
-/// Sixteen numbers, some of them equal, with a +0: integers times a power of two, E2M1, powers of two, or any numbers.
-inline ufp4::grid4 any_grid(input& in) {
+/// Sixteen numbers, some of them equal, with a +0: integers, E2M1, powers of two, or any numbers, times 2^exponent.
+inline ufp4::grid4 any_grid(input& in, int exponent) {
   constexpr float e2m1[] = {0, 1, 2, 3, 4, 6, 8, 12};
-  const int exponent = grid_exponent(in);
   const std::size_t kind = in.below(8);
   float value[16];
   for (int c = 0; c < 16; ++c) {
@@ -51,7 +52,7 @@ inline ufp4::grid4 any_grid(input& in) {
     value[c] = std::fabs(v) <= ufp4::detail::max_finite ? v : 1.0f;
   }
   value[kind == 1 || kind == 2 ? 0 : in.below(16)] = 0.0f;
-  if (in.one_in(4)) value[in.below(16)] = -0.0f;
+  if (in.one_in(8)) value[in.below(16)] = -0.0f;
   return ufp4::grid4::of(value);
 }
 
@@ -64,15 +65,24 @@ inline void take_bytes(input& in, ufp4::format_spec& f) {
   f.grid = one.grid, f.byte = one.byte;
 }
 
+/// One of several grids of a block, with a factor: a simple one, or one with which its values end where binary32 does.
+inline ufp4::detail::scaled_grid further_grid(input& in) {
+  constexpr float simple[] = {1.0f, 4.0f, 0.25f, 6.0f / 7.0f, 1.5f, 0x1p40f, 0x1p-40f, 0.3f};
+  if (!in.one_in(3)) return {any_grid(in, grid_exponent(in)), simple[in.below(8)]};
+  const bool small = !in.one_in(3);
+  const int power = static_cast<int>(in.below(40)), end = small ? -148 + static_cast<int>(in.below(24)) : 124;
+  const float digits = 1.0f + static_cast<float>(in.byte()) / 256.0f;
+  return {any_grid(in, small ? end + power : end - power), std::ldexp(digits, small ? -power : power)};
+}
+
 /// Mostly valid; format_mismatch tells. `block` = 0: any block.
 inline user_format any_format(input& in, int rows = 0, int cols = 0) {
   using ufp4::outer_scale;
   using ufp4::scale_kind;
-  constexpr float factors[] = {1.0f, 4.0f, 0.25f, 6.0f / 7.0f, 1.5f, 0x1p40f, 0x1p-40f, 0.3f};
   user_format f;
-  f.spec.grid = any_grid(in);
+  f.spec.grid = any_grid(in, grid_exponent(in));
   f.spec.scale = static_cast<scale_kind>(in.below(6));
-  f.spec.block.cols = cols != 0 ? cols : 2 << in.below(8);
+  f.spec.block.cols = cols != 0 ? cols : in.one_in(4) ? 2 << in.below(3) : 16 << in.below(5);
   f.spec.block.rows = rows != 0 ? rows : in.one_in(4) ? 1 << in.below(8) : in.one_in(4) ? f.spec.block.cols : 1;
   const bool mantissa = f.spec.scale == scale_kind::e4m3 || f.spec.scale == scale_kind::ue5m3;
   if (mantissa && !in.one_in(3)) {
@@ -84,7 +94,8 @@ inline user_format any_format(input& in, int rows = 0, int cols = 0) {
   if (in.one_in(3)) {
     f.spec.choice.count = static_cast<int>(1 + (in.one_in(3) ? in.below(3) : 0));
     f.spec.choice.more = f.more.get();
-    for (int g = 0; g < f.spec.choice.count; ++g) f.more[g] = {any_grid(in), factors[in.below(8)]};
+    if (in.one_in(3)) f.spec.scale = scale_kind::e8m0, f.spec.outer = {};
+    for (int g = 0; g < f.spec.choice.count; ++g) f.more[g] = further_grid(in);
   } else if (ufp4::detail::scale_bytes(f.spec.scale) == 1 && f.spec.block.rows == 1 && in.one_in(4)) {
     f.spec.block.group.wide = f.spec.block.cols >> in.below(4);
     if (in.one_in(2)) f.spec.block.group.narrow = f.spec.block.group.wide >> (1 + in.below(3));
@@ -92,6 +103,20 @@ inline user_format any_format(input& in, int rows = 0, int cols = 0) {
     take_bytes(in, f.spec);
   }
   return f;
+}
+
+/// For messages.
+inline std::string description(const ufp4::format_spec& f, const ufp4::scale_rule_spec& rule) {
+  std::ostringstream out;
+  out << "scale kind " << static_cast<int>(f.scale) << ", rule " << static_cast<int>(rule.what)
+      << (rule.searches ? " with a search" : "") << ", measure " << static_cast<int>(rule.grids) << ", block "
+      << f.block.rows << 'x' << f.block.cols << ", groups " << f.block.group.wide << ' ' << f.block.group.narrow
+      << ", outer " << static_cast<int>(f.outer.span) << ' ' << f.outer.segment << std::hexfloat;
+  for (int g = 0; g <= f.choice.count && !f.has_bytes(); ++g) {
+    out << "\n  grid times " << ufp4::detail::factor_of(f, g) << ':';
+    for (const float v : ufp4::detail::nth_grid(f, g).value) out << ' ' << v;
+  }
+  return out.str();
 }
 
 }  // namespace fuzz
