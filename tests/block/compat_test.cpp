@@ -260,7 +260,7 @@ TEST_CASE("torchao_mx_*: where each differs from our rule of the same name, by i
 
 TEST_CASE("torchao_mx_rceil is our mx_ceil for every maximum between the ends") {
   using rule_kind = ufp4::scale_rule_spec::kind;
-  constexpr auto rule = detail::power_of_two_rule::of(spec_of<mxfp4>.grid.qmax, rule_kind::mx_ceil);
+  constexpr auto rule = detail::make_power_of_two_rule(spec_of<mxfp4>.grid.qmax, rule_kind::mx_ceil);
   std::uint32_t wrong = 0;
   for (std::uint32_t exponent = 4; exponent < 253; ++exponent)
     for (std::uint32_t m = 0x3FFFE0u; m <= 0x400020u; ++m) {  // around 1.5 * 2^k

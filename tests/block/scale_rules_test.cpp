@@ -7,6 +7,7 @@
 #include <ufp4/format/table_element.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -129,6 +130,27 @@ TEMPLATE_TEST_CASE("mx rules agree with exact comparisons at every exponent", ""
     REQUIRE(code_of<TestType>(mx_even{}.spec(), amax) == model_code_of<TestType>(model::rule::mx_even, amax));
     REQUIRE(code_of<TestType>(mx_ceil{}.spec(), amax) == model_code_of<TestType>(model::rule::mx_ceil, amax));
   }
+}
+
+TEST_CASE(
+    "mx_even goes up from half a unit of qmax's last mantissa bit below the next power of two, mx_ceil above qmax") {
+  using kind = ufp4::scale_rule_spec::kind;
+  const auto code = [](float qmax, kind rule, float amax) {
+    return detail::power_of_two_scale(detail::make_power_of_two_rule(qmax, rule), amax);
+  };
+  for (const int binade : {0, -126, 127, -127, -140})  // of qmax; the last two are subnormal
+    for (int m = 1; m <= 23 && binade - m >= -149; ++m) {
+      const float qmax = std::ldexp(1.0f + std::ldexp(1.0f, -m), binade);
+      const float tie = m == 23 ? 2.0f : 2.0f - std::ldexp(1.0f, -m - 1), last = std::nextafter(2.0f, 0.0f);
+      const auto same = static_cast<std::uint32_t>(std::min(127 - binade, 254));
+      const std::uint32_t next = std::min(same + 1, 254u);
+      INFO("qmax " << qmax << ", " << m << " bits");
+      CHECK(code(qmax, kind::mx_even, std::nextafter(tie, 0.0f)) == same);
+      CHECK(code(qmax, kind::mx_even, std::min(tie, last)) == (m == 23 ? same : next));
+      CHECK(code(qmax, kind::mx_ceil, 1.0f + std::ldexp(1.0f, -m)) == same);
+      CHECK(code(qmax, kind::mx_ceil, std::nextafter(1.0f + std::ldexp(1.0f, -m), 2.0f)) == next);
+      CHECK(code(qmax, kind::mx_floor, last) == same);
+    }
 }
 
 TEST_CASE("an mx scale is a power of two, its factor the inverse, and both ends of the range are exact") {

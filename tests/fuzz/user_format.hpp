@@ -26,11 +26,13 @@ inline int grid_exponent(input& in) {
     case 1: return -149 + static_cast<int>(in.below(30));
     case 2: return 122 - static_cast<int>(in.below(30));
     case 3: return static_cast<int>(in.below(9)) - 8;
+    case 4: return -1;  // E2M1 ends at 6
     default: return 0;
   }
 }
 
-/// Sixteen numbers, some of them equal, with a +0: integers, E2M1, powers of two, or any numbers, times 2^exponent.
+/// Sixteen numbers, some of them equal, mostly with a +0: integers, E2M1, powers of two, or any numbers, times
+/// 2^exponent.
 inline ufp4::grid4 any_grid(input& in, int exponent) {
   constexpr float e2m1[] = {0, 1, 2, 3, 4, 6, 8, 12};
   const std::size_t kind = in.below(8);
@@ -65,7 +67,7 @@ inline void take_bytes(input& in, ufp4::format_spec& f) {
   f.grid = one.grid, f.byte = one.byte;
 }
 
-/// One of several grids of a block, with a factor: a simple one, or one with which its values end where binary32 does.
+/// One of several grids of a block, with a simple factor, or with a factor that puts its values where binary32 ends.
 inline ufp4::detail::scaled_grid further_grid(input& in) {
   constexpr float simple[] = {1.0f, 4.0f, 0.25f, 6.0f / 7.0f, 1.5f, 0x1p40f, 0x1p-40f, 0.3f};
   if (!in.one_in(3)) return {any_grid(in, grid_exponent(in)), simple[in.below(8)]};
@@ -75,7 +77,7 @@ inline ufp4::detail::scaled_grid further_grid(input& in) {
   return {any_grid(in, small ? end + power : end - power), std::ldexp(digits, small ? -power : power)};
 }
 
-/// Mostly valid; format_mismatch tells. `block` = 0: any block.
+/// Mostly valid; format_mismatch tells. 0 rows or cols: any.
 inline user_format any_format(input& in, int rows = 0, int cols = 0) {
   using ufp4::outer_scale;
   using ufp4::scale_kind;
@@ -105,13 +107,19 @@ inline user_format any_format(input& in, int rows = 0, int cols = 0) {
   return f;
 }
 
-/// For messages.
+/// What repeats a case by hand: the format and the rule, enumerators as numbers, floats in hexadecimal.
 inline std::string description(const ufp4::format_spec& f, const ufp4::scale_rule_spec& rule) {
   std::ostringstream out;
-  out << "scale kind " << static_cast<int>(f.scale) << ", rule " << static_cast<int>(rule.what)
-      << (rule.searches ? " with a search" : "") << ", measure " << static_cast<int>(rule.grids) << ", block "
-      << f.block.rows << 'x' << f.block.cols << ", groups " << f.block.group.wide << ' ' << f.block.group.narrow
-      << ", outer " << static_cast<int>(f.outer.span) << ' ' << f.outer.segment << std::hexfloat;
+  const auto all = [&](const char* name, const auto&... numbers) {
+    out << ", " << name;
+    ((out << ' ' << static_cast<int>(numbers)), ...);
+  };
+  out << "scale " << static_cast<int>(f.scale);
+  all("byte", f.byte), all("block", f.block.rows, f.block.cols),
+      all("groups", f.block.group.wide, f.block.group.narrow);
+  all("outer", f.outer.span, f.outer.segment, f.outer.type), all("rule", rule.what, rule.per_mille);
+  all("search", rule.searches, rule.error, rule.window.below, rule.window.above), all("grids by", rule.grids);
+  out << std::hexfloat;
   for (int g = 0; g <= f.choice.count && !f.has_bytes(); ++g) {
     out << "\n  grid times " << ufp4::detail::factor_of(f, g) << ':';
     for (const float v : ufp4::detail::nth_grid(f, g).value) out << ' ' << v;

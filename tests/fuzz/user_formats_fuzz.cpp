@@ -25,8 +25,8 @@ using fuzz::require;
 
 cpu::context on(cpu::isa tier) { return {.threads = 1, .isa = tier}; }
 
-/// Numbers around the magnitudes at which constants of a format overflow or vanish, those for which one of its grids
-/// has a power of two, and any others.
+/// Numbers around the magnitudes at which constants of a format overflow or vanish, numbers whose e8m0 scale for one of
+/// its grids is in range, and any others.
 std::vector<float> numbers(fuzz::input& in, std::size_t n, const format_spec& f) {
   const std::size_t kind = in.below(8);
   int exponent = static_cast<int>(in.below(290)) - 150;
@@ -149,10 +149,10 @@ std::vector<float> decoded(const any_quantized& q, cpu::isa tier) {
   return y;
 }
 
-/// A rule that applies to the format, mostly another than its own.
+/// A rule that applies to the format: its own only where no other one is drawn.
 scale_rule_spec rule_of(fuzz::input& in, const format_spec& f) {
   scale_rule_spec rule{};
-  for (int tries = 0; tries < 4 && rule.what == scale_rule_spec::kind::by_format; ++tries) {
+  for (int tries = 0; tries < 4 && rule == scale_rule_spec{}; ++tries) {
     scale_rule_spec other = fuzz::rule(in);
     if (f.choice.count != 0) other.grids = static_cast<search_error>(in.below(3));
     if (ufp4::detail::rule_mismatch(other, f) == nullptr) rule = other;
@@ -169,13 +169,14 @@ any_quantized check_quantize(fuzz::input& in, const format_spec& f, std::size_t 
   const std::vector<float> x = numbers(in, rows * cols, f);
   const matrix_view<const float> view(x.data(), rows, cols);
   outcome want = quantized(cpu::isa::scalar, f, view, t, rounding, rule);
-  require(want.rejected.empty(), "a valid request was rejected: " + want.rejected);
+  const std::string request = fuzz::description(f, rule);
+  require(want.rejected.empty(), "a valid request was rejected: " + want.rejected + ", of " + request);
   const std::vector<float> y = decoded(want.q, cpu::isa::scalar);
   require_lowest_codes(want.q);
   if (t.n == 1) require_decoded(x, y, f, rows, cols);
   if (t.n == 1 && rounding.what != rounding_spec::kind::eden) require_counted(x, want.q, want.report.saturated);
   for (const cpu::isa tier : fuzz::tiers()) {
-    const std::string where = cpu::name(tier) + (" of " + fuzz::description(f, rule));
+    const std::string where = cpu::name(tier) + (" of " + request);
     const outcome got = quantized(tier, f, view, t, rounding, rule);
     require_same(got.q, want.q, where);
     require(got.report == want.report, where + ": reports differ");

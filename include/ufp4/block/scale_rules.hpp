@@ -161,6 +161,12 @@ struct block_scale {
   UFP4_MEMBER constexpr bool is_limited() const { return !divides && factor >= 0x1.fffffep+127f; }
 };
 
+/// How an amax becomes a power of two: 2^(floor_log2(amax) - top), or twice this if significand(amax) >= carry.
+struct power_of_two_rule {
+  int top = 0;                     ///< floor_log2(qmax)
+  std::uint32_t carry = 1u << 24;  ///< 2^24: never
+};
+
 }  // namespace ufp4::detail::inline UFP4_TYPES
 
 namespace ufp4::detail::inline UFP4_CODE {
@@ -330,22 +336,17 @@ UFP4_HD constexpr std::uint32_t significand(float x) {
   return m;
 }
 
-/// How an amax becomes a power of two: 2^(floor_log2(amax) - top), or twice this if significand(amax) >= carry.
-struct power_of_two_rule {
-  int top = 0;              ///< floor_log2(qmax)
-  std::uint32_t carry = 0;  ///< 2^24: never
-
-  UFP4_HD static constexpr power_of_two_rule of(float qmax, rule_kind rule) {
-    const std::uint32_t largest = significand(qmax), never = 1u << 24;
-    std::uint32_t carry = rule == rule_kind::mx_ceil ? largest + 1 : never;
-    if (rule == rule_kind::mx_even) {
-      int bits = 0;  // of qmax's mantissa: half a unit of the last one below the next power of two
-      while (bits < 23 && (largest << (bits + 1) & 0x00FFFFFFu) != 0) ++bits;
-      if (bits < 23) carry = never - (1u << (22 - bits));
-    }
-    return {floor_log2(qmax), carry};
+UFP4_HD constexpr power_of_two_rule make_power_of_two_rule(float qmax, rule_kind rule) {
+  const std::uint32_t largest = significand(qmax);
+  power_of_two_rule made{.top = floor_log2(qmax)};
+  if (rule == rule_kind::mx_ceil) made.carry = largest + 1;
+  if (rule == rule_kind::mx_even) {
+    int m = 0;  // bits of qmax's mantissa
+    while (m < 23 && (largest << (m + 1) & 0x00FFFFFFu) != 0) ++m;
+    if (m < 23) made.carry -= 1u << (22 - m);  // the tie, half a unit below, goes up: the number below it is odd
   }
-};
+  return made;
+}
 
 /// The e8m0 code for a finite block amax.
 UFP4_HD constexpr std::uint32_t power_of_two_scale(const power_of_two_rule& rule, float amax) {
@@ -358,7 +359,7 @@ UFP4_HD constexpr std::uint32_t power_of_two_scale(const power_of_two_rule& rule
 /// The stored scale of a block under a rule that is_scale_of_amax: the one place where an amax becomes a scale.
 UFP4_HD constexpr std::uint32_t scale_bits_of_amax(const format_spec& f, rule_kind rule, const tensor_constants& tensor,
                                                    float amax) {
-  if (f.scale == scale_kind::e8m0) return power_of_two_scale(power_of_two_rule::of(f.grid.qmax, rule), amax);
+  if (f.scale == scale_kind::e8m0) return power_of_two_scale(make_power_of_two_rule(f.grid.qmax, rule), amax);
   const float argument = f.two_level() ? amax * tensor.scale_factor : amax / f.grid.qmax;  // of Scale()
   std::uint32_t bits = encode_scale(f.scale, argument);
   if (f.scale == scale_kind::f32 && bits > max_finite_bits) bits = max_finite_bits;

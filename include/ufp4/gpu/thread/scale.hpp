@@ -35,7 +35,7 @@ inline scale_plan scale_plan_of(const format_spec& f, const ufp4::detail::scale_
           .qmax = qmax,
           .most = ufp4::detail::decode_scale(f.scale, ufp4::detail::max_scale(f.scale)),
           .least = f.scale == scale_kind::e4m3 ? 121u : 113u,
-          .power = ufp4::detail::power_of_two_rule::of(qmax, rule.what)};
+          .power = ufp4::detail::make_power_of_two_rule(qmax, rule.what)};
 }
 
 /// The code of x >= 0 in e4m3 or ue5m3, to nearest even or, for scale_up, above; saturating. The sum with 2^20 binades

@@ -30,7 +30,7 @@ UFP4_LANE std::uint64_t count_lanes(u32 mask) {
 
 /// power_of_two_scale: the e8m0 codes of amax that are normal numbers.
 UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind what, u32 amax) {
-  const power_of_two_rule rule = power_of_two_rule::of(grid.qmax, what);
+  const power_of_two_rule rule = make_power_of_two_rule(grid.qmax, what);
   const u32 carried = amax + ((1u << 24) - rule.carry);
   const i32 code = reinterpret_cast<i32>(carried >> 23) - rule.top;
   const i32 least{}, most = i32{} + largest_power(rule.top);
