@@ -7,7 +7,8 @@
 #include <sstream>
 #include <string>
 
-#include <ufp4/quantize.hpp>
+#include <ufp4/block/presets.hpp>
+#include <ufp4/block/scale_rules.hpp>
 
 #include "input.hpp"
 

@@ -29,8 +29,7 @@ UFP4_LANE std::uint64_t count_lanes(u32 mask) {
 }
 
 /// power_of_two_scale: the e8m0 codes of amax that are normal numbers.
-UFP4_LANE u32 power_of_two_scales(const grid4& grid, rule_kind what, u32 amax) {
-  const power_of_two_rule rule = make_power_of_two_rule(grid.qmax, what);
+UFP4_LANE u32 power_of_two_scales(const power_of_two_rule& rule, u32 amax) {
   const u32 carried = amax + ((1u << 24) - rule.carry);
   const i32 code = reinterpret_cast<i32>(carried >> 23) - rule.top;
   const i32 least{}, most = i32{} + largest_power(rule.top);
@@ -100,7 +99,7 @@ template <features needs>
   const bool two_level = (has(needs, features::quotient) || kind == scale_kind::e8m0) ? f.two_level() : true;
   u32 watched = amax;  // a normal number unless the block is special, as the factor is
   if (kind == scale_kind::e8m0) {
-    bits = power_of_two_scales(f.grid, c.rule.what, amax);
+    bits = power_of_two_scales(make_power_of_two_rule(f.grid.qmax, c.rule.what), amax);
     s.factor = inverse_power_of(bits);
   } else {
     const f32 x = as_float(amax);

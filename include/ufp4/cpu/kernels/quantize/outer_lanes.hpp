@@ -189,9 +189,9 @@ class grid_scaler {
  public:
   grid_scaler() = default;
   grid_scaler(const kernel_coder& c, int g)
-      : coder_(&c), g_(g), grid_(nth_grid(c.format, g)), factor_(factor_of(c.format, g)) {
-    grid_.qmax = qmax_of(c.format, g);
-    per_qmax_ = 1.0f / grid_.qmax;
+      : coder_(&c), g_(g), qmax_(qmax_of(c.format, g)), factor_(factor_of(c.format, g)) {
+    power_ = make_power_of_two_rule(qmax_, c.rule.what);
+    per_qmax_ = 1.0f / qmax_;
     largest_ = largest_scale(c.format, g);
     rescale_ = 1.0f / factor_;
   }
@@ -208,7 +208,7 @@ class grid_scaler {
     constexpr std::uint32_t least = 0x00800000, range = 0x7F000000;  // of normal numbers
     u32 watched = amax;  // a normal number unless the block is special, as the factor is
     if (kind == scale_kind::e8m0)
-      s = under(kind, minimum(power_of_two_scales(grid_, coder_->rule.what, amax), broadcast(largest_)), outer);
+      s = under(kind, minimum(power_of_two_scales(power_, amax), broadcast(largest_)), outer);
     else
       watched = rounded_scale(kind, amax, outer, s);
     const std::uint32_t special =
@@ -223,9 +223,7 @@ class grid_scaler {
   }
 
   /// Whether blocks have the same scales for another grid of the format: the largest magnitudes are equal.
-  bool has_scales_of(const grid_scaler& other) const {
-    return grid_.qmax == other.grid_.qmax && largest_ == other.largest_;
-  }
+  bool has_scales_of(const grid_scaler& other) const { return qmax_ == other.qmax_ && largest_ == other.largest_; }
   /// The same from the scales for such a grid.
   UFP4_LANE void from(const grid_scales& other, scale_kind kind, u32 amax, std::uint32_t special,
                       const outer_lanes& outer, grid_scales& s) const {
@@ -243,7 +241,7 @@ class grid_scaler {
   /// Returns what the scale is computed from.
   UFP4_LANE u32 rounded_scale(scale_kind kind, u32 amax, const outer_lanes& outer, grid_scales& s) const {
     const bool two_level = coder_->format.two_level();
-    const f32 x = as_float(amax), argument = rounded(two_level ? x * scale_factor(outer) : x / grid_.qmax);
+    const f32 x = as_float(amax), argument = rounded(two_level ? x * scale_factor(outer) : x / qmax_);
     s.bits = encode_scale_bits(kind, argument);
     if (coder_->rule.what == rule_kind::up)
       s.bits -= reinterpret_cast<u32>(decode_scale_bits<true>(kind, s.bits) < argument) &
@@ -273,7 +271,8 @@ class grid_scaler {
 
   const kernel_coder* coder_ = nullptr;
   int g_ = 0;
-  grid4 grid_{};  ///< its qmax with the factor and all one-bit exponents
+  float qmax_ = 1;             ///< with the factor and all one-bit exponents
+  power_of_two_rule power_{};  ///< of e8m0
   float factor_ = 1, rescale_ = 1, per_qmax_ = 1;
   std::uint32_t largest_ = 0;  ///< the bits of the largest scale
 };
